@@ -275,6 +275,10 @@ set(OTATTN_MODEL_SOURCES
     models/checkpoint/checkpoint.c
     models/checkpoint/config.c
     models/checkpoint/elements.c
+    models/checkpoint/families/bert.c
+    models/checkpoint/families/gemma.c
+    models/checkpoint/families/gpt.c
+    models/checkpoint/families/llama.c
     models/checkpoint/files.c
     models/checkpoint/finite.c
     models/checkpoint/gguf.c

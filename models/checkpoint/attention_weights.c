@@ -61,7 +61,7 @@ ota_status ota_model_attention_of(const ota_model *model, int64_t layer, ota_mod
         {&w[OTA_OUTPUT], 0, width, attention->output},
     };
     attention->rms = ota_architecture_has(model->architecture, OTA_ARCH_RMS);
-    attention->post_norm = ota_architecture_has(model->architecture, OTA_ARCH_POST_NORM);
+    attention->post_norm = config->form.post_norm;
     attention->scale = ota_config_scale(config, layer);
     attention->head_norms = ota_weight_present(&w[OTA_QUERY_NORM]);
     attention->output_norm = ota_weight_present(&w[OTA_NORM_1_BEHIND]);

@@ -20,15 +20,21 @@ typedef struct binder {
     ota_error *error;
 } binder;
 
-/* Keys of config.json that say whether a group is there. */
-static const struct {
-    const char *key;
-    size_t offset; /* of a bool in ota_config */
-} group_keys[OTA_GROUPS] = {
-    [OTA_GROUP_INPUT_BIAS] = {"attention_bias", offsetof(ota_config, biases.attention)},
-    [OTA_GROUP_OUTPUT_BIAS] = {"attention_bias", offsetof(ota_config, biases.attention)},
-    [OTA_GROUP_MLP_BIAS] = {"mlp_bias", offsetof(ota_config, biases.mlp)},
+/* Where ota_config says, of a hub file, whether a group is there; 0: it does not. */
+static const size_t group_fields[OTA_GROUPS] = {
+    [OTA_GROUP_INPUT_BIAS] = offsetof(ota_config, biases.attention),
+    [OTA_GROUP_OUTPUT_BIAS] = offsetof(ota_config, biases.attention),
+    [OTA_GROUP_MLP_BIAS] = offsetof(ota_config, biases.mlp),
 };
+
+/* The key of config.json that says it; NULL: the files alone do. */
+static const char *group_key(const binder *b, ota_group group) {
+    const ota_config_key *key;
+    if (b->gguf || group_fields[group] == 0) return NULL;
+    for (int i = 0; (key = ota_architecture_key(b->model->architecture, i)) != NULL; i++)
+        if (key->offset == group_fields[group]) return key->hub;
+    return NULL;
+}
 
 /* ---- finding ---- */
 
@@ -76,12 +82,12 @@ static void find_groups(binder *b) {
     const ota_architecture *architecture = b->model->architecture;
     char name[300];
     for (int group = 0; group < OTA_GROUPS; group++)
-        if (!b->gguf && group_keys[group].key != NULL)
+        if (group_key(b, (ota_group)group) != NULL)
             b->wanted[group] =
-                *(const bool *)((const char *)&b->model->config + group_keys[group].offset);
-    for (int i = 0; i < architecture->row_count; i++) {
-        const ota_tensor_row *row = &architecture->rows[i];
-        if (row->group == OTA_ALONE || (!b->gguf && group_keys[row->group].key != NULL)) continue;
+                *(const bool *)((const char *)&b->model->config + group_fields[group]);
+    const ota_tensor_row *row;
+    for (int i = 0; (row = ota_architecture_row(architecture, i)) != NULL; i++) {
+        if (row->group == OTA_ALONE || group_key(b, row->group) != NULL) continue;
         for (int64_t layer = 0; layer < layers_of(b, row) && !b->wanted[row->group]; layer++)
             b->wanted[row->group] = find_row(b, row, layer, name, sizeof name) != NULL ||
                                     (!b->gguf && row->other != NULL &&
@@ -97,14 +103,14 @@ static bool stands_in(const binder *b, const ota_tensor_row *row) {
     const ota_role other = row->role == OTA_EMBED ? OTA_HEAD : OTA_EMBED;
     char name[300];
     if ((row->flags & OTA_TIED_MAY_MISS) == 0 || !b->model->config.tied) return false;
-    for (int i = 0; i < architecture->row_count; i++)
-        if (architecture->rows[i].role == other)
-            return find_row(b, &architecture->rows[i], 0, name, sizeof name) != NULL;
+    const ota_tensor_row *second;
+    for (int i = 0; (second = ota_architecture_row(architecture, i)) != NULL; i++)
+        if (second->role == other) return find_row(b, second, 0, name, sizeof name) != NULL;
     return false;
 }
 
 static ota_status refuse_missing(const binder *b, const ota_tensor_row *row, const char *name) {
-    const char *key = !b->gguf ? group_keys[row->group].key : NULL;
+    const char *key = group_key(b, row->group);
     const char *path = ota_path_end(b->model->path);
     if (key != NULL)
         return ota_refuse(b->error, OTA_EMISMATCH,
@@ -119,7 +125,7 @@ static ota_status refuse_missing(const binder *b, const ota_tensor_row *row, con
     return ota_refuse(b->error, OTA_EMISMATCH, "%s: holds no tensor \"%s\"", path, name);
 }
 
-/* A tensor of a group that the configuration leaves out: zeros would change nothing. */
+/* A tensor that the configuration leaves out: zeros would change nothing. */
 static ota_status refuse_unwanted(const binder *b, const ota_tensor_row *row,
                                   const ota_found *found) {
     const ota_tensor *one = found->tensor;
@@ -127,10 +133,13 @@ static ota_status refuse_unwanted(const binder *b, const ota_tensor_row *row,
     bool zero = true;
     for (int64_t k = 0; zero && k < one->bytes; k++) zero = data[k] == 0;
     if (zero) return OTA_OK;
-    (void)ota_refuse(
-        b->error, OTA_EMISMATCH,
-        "%s: at byte %" PRId64 ": \"%.80s\" is there, and \"%s\" of config.json is false",
-        ota_path_end(found->shard->path), one->place, one->name, group_keys[row->group].key);
+    const char *key = group_key(b, row->group);
+    (void)ota_refuse(b->error, OTA_EMISMATCH,
+                     "%s: at byte %" PRId64 ": \"%.80s\" is there, and %s%s%s",
+                     ota_path_end(found->shard->path), one->place, one->name,
+                     key != NULL ? "\"" : "", key != NULL ? key : "the blocks of config.json",
+                     key != NULL ? "\" of config.json is false" : " have no place for it");
+    if (key == NULL) return OTA_EMISMATCH;
     return ota_advise(
         b->error, OTA_EMISMATCH,
         "set it to true if the model adds such tensors, or take them out of the file");
@@ -160,13 +169,20 @@ static ota_status refuse_rest(const binder *b) {
 
 /* ---- binding ---- */
 
+static bool is_half(const ota_tensor_row *row) {
+    return (row->flags & (OTA_FIRST_HALF | OTA_SECOND_HALF)) != 0;
+}
+
 static ota_status check_shape(const binder *b, const ota_tensor_row *row, const ota_found *found,
                               bool input_major) {
     const int64_t *sizes = b->model->config.sizes;
     const int64_t rows = sizes[row->rows];
     const bool vector = row->columns == OTA_SIZE_NONE;
     const int64_t columns = vector ? 1 : sizes[row->columns];
-    const int64_t first = input_major ? columns : rows, second = input_major ? rows : columns;
+    const int64_t first = input_major    ? columns
+                          : is_half(row) ? 2 * rows
+                                         : rows,
+                  second = input_major ? rows : columns;
     const ota_tensor *one = found->tensor;
     if (one->rank == (vector ? 1 : 2) && one->shape[0] == first &&
         (vector || one->shape[1] == second))
@@ -192,7 +208,10 @@ static ota_status bind_tensor(binder *b, const ota_tensor_row *row, int64_t laye
     char name[300];
     if ((b->gguf ? row->gguf : row->hub) == NULL) return OTA_OK;
     const ota_found *found = find_row(b, row, layer, name, sizeof name);
-    const bool wanted = row->group == OTA_ALONE || b->wanted[row->group];
+    const ota_form *form = &b->model->config.form;
+    const bool wanted = (row->group == OTA_ALONE || b->wanted[row->group]) &&
+                        ((row->flags & OTA_OF_PRE_NORM) == 0 || !form->post_norm) &&
+                        ((row->flags & OTA_SECOND_NORM) == 0 || form->norms == 2);
     if (found == NULL)
         return !wanted || (row->flags & OTA_MAY_MISS) != 0 || stands_in(b, row)
                    ? OTA_OK
@@ -215,10 +234,15 @@ static ota_status bind_tensor(binder *b, const ota_tensor_row *row, int64_t laye
                            .rows = vector ? 1 : one->shape[0],
                            .columns = one->shape[one->rank - 1],
                            .input_major = input_major};
+    if (is_half(row)) {
+        weight->rows /= 2;
+        if ((row->flags & OTA_SECOND_HALF) != 0) weight->data += one->bytes / 2;
+    }
     if (is_aligned_f32(weight)) weight->values = (const float *)(const void *)weight->data;
     if (b->next == NULL) {
-        b->model->parameters += one->count;
-        b->by_type[type->gguf] += one->count;
+        const int64_t count = weight->rows * weight->columns;
+        b->model->parameters += count;
+        b->by_type[type->gguf] += count;
         if (vector) b->vector_elements += one->count;
     } else if (vector && (weight->values == NULL || less_one)) {
         ota_ops_named("portable")
@@ -233,8 +257,8 @@ static ota_status bind_tensor(binder *b, const ota_tensor_row *row, int64_t laye
 static ota_status bind_all(binder *b) {
     ota_model *model = b->model;
     const ota_architecture *architecture = model->architecture;
-    for (int i = 0; i < architecture->row_count; i++) {
-        const ota_tensor_row *row = &architecture->rows[i];
+    const ota_tensor_row *row;
+    for (int i = 0; (row = ota_architecture_row(architecture, i)) != NULL; i++) {
         const bool block = row->role < OTA_BLOCK_ROLES;
         for (int64_t layer = 0; layer < layers_of(b, row); layer++) {
             ota_weight *weight =
@@ -249,7 +273,11 @@ static ota_status bind_all(binder *b) {
 /* The file's own head is taken also where the configuration calls it tied, as transformers does. */
 static void choose_head(ota_model *model) {
     const bool own = ota_weight_present(&model->weights[OTA_HEAD]);
-    if (ota_architecture_has(model->architecture, OTA_ARCH_POST_NORM))
+    bool transforms = false;
+    const ota_tensor_row *row;
+    for (int i = 0; (row = ota_architecture_row(model->architecture, i)) != NULL; i++)
+        transforms = transforms || row->role == OTA_HEAD_DENSE;
+    if (transforms)
         model->head =
             ota_weight_present(&model->weights[OTA_HEAD_DENSE]) ? OTA_HEAD_MLM : OTA_HEAD_ABSENT;
     else

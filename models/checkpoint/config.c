@@ -126,11 +126,25 @@ static ota_status read_key(reader *r, const ota_config_key *key, ota_config *con
         return refuse_key(r, name, "is missing");
     ota_config_set(config, key, key->standard);
     void *field = (char *)config + key->offset;
-    if (key->kind == OTA_KEY_TRUTH) return read_truth(r, name, value, field);
-    if (key->kind == OTA_KEY_REAL) return read_number(r, name, value, field);
-    if (value == NULL && key->standard > 0 && name != NULL &&
-        json_object_get(r->tree, name) != NULL)
-        return refuse_key(r, name, "must be an exact integer");
+    const bool null = name != NULL && value == NULL && json_object_get(r->tree, name) != NULL;
+    switch (key->kind) {
+    case OTA_KEY_TRUTH: return read_truth(r, name, value, field);
+    case OTA_KEY_NOT: {
+        bool contrary = !*(const bool *)field;
+        const ota_status status = read_truth(r, name, value, &contrary);
+        *(bool *)field = !contrary;
+        return status;
+    }
+    case OTA_KEY_REAL_OR_NULL:
+        if (null) *(double *)field = 0;
+        return read_number(r, name, value, field);
+    case OTA_KEY_REAL: return read_number(r, name, value, field);
+    case OTA_KEY_INTEGER_OR_NULL:
+        if (null) *(int64_t *)field = 0;
+        return value == NULL ? OTA_OK : read_integer(r, name, value, key, field);
+    case OTA_KEY_INTEGER: break;
+    }
+    if (null && key->standard > 0) return refuse_key(r, name, "must be an exact integer");
     return value == NULL ? OTA_OK : read_integer(r, name, value, key, field);
 }
 
@@ -151,7 +165,7 @@ static ota_status read_activation(reader *r, const char *key, ota_activation *ou
         {"swish", OTA_SILU},
         {"tanh", OTA_TANH},
     };
-    const json_t *value = value_of(r, key);
+    const json_t *value = key != NULL ? value_of(r, key) : NULL;
     if (value == NULL) return OTA_OK;
     if (!json_is_string(value)) return refuse_key(r, key, "must be a word");
     for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
@@ -206,24 +220,71 @@ static ota_status refuse_rest(const reader *r, const ota_architecture *architect
 
 /* ---- rotary positions ---- */
 
-/* Of a scaling that is not stretched by them, the numbers must be none or 1. */
-static ota_status refuse_unused(const reader *r, const ota_rope_scaling *scaling,
-                                const char *object) {
-    const struct {
-        const char *key;
-        double value;
-    } numbers[] = {{"factor", scaling->factor},
-                   {"low_freq_factor", scaling->low},
-                   {"high_freq_factor", scaling->high}};
-    for (int k = scaling->kind == OTA_ROPE_PLAIN ? 0 : 1; k < 3; k++) {
-        if (scaling->kind == OTA_ROPE_LLAMA3 || numbers[k].value == 0 || numbers[k].value == 1)
+/* Numbers of a scaling, and the kinds that read them. */
+enum {
+    OF_LINEAR = 1 << OTA_ROPE_LINEAR,
+    OF_LLAMA3 = 1 << OTA_ROPE_LLAMA3,
+    OF_YARN = 1 << OTA_ROPE_YARN,
+    OF_LONG = 1 << OTA_ROPE_LONG
+};
+
+static const struct {
+    const char *key;
+    size_t offset; /* in ota_rope_scaling */
+    unsigned kinds;
+} scaling_numbers[] = {
+    {"factor", offsetof(ota_rope_scaling, factor), OF_LINEAR | OF_LLAMA3 | OF_YARN | OF_LONG},
+    {"low_freq_factor", offsetof(ota_rope_scaling, low), OF_LLAMA3},
+    {"high_freq_factor", offsetof(ota_rope_scaling, high), OF_LLAMA3},
+    {"beta_slow", offsetof(ota_rope_scaling, low), OF_YARN},
+    {"beta_fast", offsetof(ota_rope_scaling, high), OF_YARN},
+    {"attention_factor", offsetof(ota_rope_scaling, attention), OF_YARN | OF_LONG},
+    {"mscale", offsetof(ota_rope_scaling, scale), OF_YARN},
+    {"mscale_all_dim", offsetof(ota_rope_scaling, scale_all), OF_YARN},
+};
+
+/* A number that the kind is not stretched by must be none or 1. */
+static ota_status read_scaling_numbers(reader *r, const char *object, ota_rope_scaling *scaling) {
+    for (size_t k = 0; k < sizeof scaling_numbers / sizeof *scaling_numbers; k++) {
+        const char *key = scaling_numbers[k].key;
+        double number = 0;
+        const ota_status status = read_real(r, key, &number);
+        if (status != OTA_OK) return status;
+        if ((scaling_numbers[k].kinds >> scaling->kind & 1) != 0) {
+            if (value_of(r, key) != NULL)
+                *(double *)((char *)scaling + scaling_numbers[k].offset) = number;
             continue;
+        }
+        if (number == 0 || number == 1) continue;
         (void)ota_refuse_at(r->error, r->path, 0, "\"%s\" in %s has no effect with this rope_type",
-                            numbers[k].key, object);
+                            key, object);
         return ota_advise(r->error, OTA_UNSUPPORTED,
-                          "name the type of scaling (linear, llama3), or take the number out");
+                          "name the type of scaling (linear, llama3, yarn, longrope), or take the "
+                          "number out");
     }
     return OTA_OK;
+}
+
+static ota_status read_divisors(reader *r, const char *key, int64_t *count, float *out) {
+    const json_t *list = value_of(r, key);
+    if (!json_is_array(list) || json_array_size(list) > OTA_PAIRS_MOST)
+        return refuse_key(r, key, "must be a list of numbers, one a pair of a head's numbers");
+    *count = (int64_t)json_array_size(list);
+    for (int64_t k = 0; k < *count; k++) {
+        const json_t *one = json_array_get(list, (size_t)k);
+        if (!json_is_number(one) || !(json_number_value(one) > 0))
+            return refuse_key(r, key, "must be a list of numbers above 0");
+        out[k] = (float)json_number_value(one);
+    }
+    return OTA_OK;
+}
+
+static ota_status read_two_lists(reader *r, ota_rope_scaling *scaling) {
+    int64_t longer;
+    ota_status status = read_divisors(r, "short_factor", &scaling->divisors, scaling->shorter);
+    if (status == OTA_OK) status = read_divisors(r, "long_factor", &longer, scaling->longer);
+    if (status != OTA_OK || longer == scaling->divisors) return status;
+    return refuse_key(r, "long_factor", "has another length than short_factor");
 }
 
 static ota_status read_type(reader *r, const char *object, ota_rope_scaling *scaling) {
@@ -237,25 +298,31 @@ static ota_status read_type(reader *r, const char *object, ota_rope_scaling *sca
     (void)ota_refuse_at(r->error, r->path, 0,
                         "\"%s\": rotary positions of type \"%.40s\" are not known", object,
                         json_string_value(type));
-    return ota_advise(r->error, OTA_UNSUPPORTED, "default, linear and llama3 are carried out");
+    return ota_advise(r->error, OTA_UNSUPPORTED,
+                      "default, linear, llama3, yarn and longrope are carried out");
 }
 
 /* `scaling->original` holds what stands for it where the object has none. */
 static ota_status read_scaling(reader *r, const char *object, ota_rope_scaling *scaling) {
     ota_status status = read_type(r, object, scaling);
-    if (status == OTA_OK) status = read_real(r, "factor", &scaling->factor);
-    if (status == OTA_OK) status = read_real(r, "low_freq_factor", &scaling->low);
-    if (status == OTA_OK) status = read_real(r, "high_freq_factor", &scaling->high);
+    if (scaling->kind == OTA_ROPE_YARN) {
+        scaling->low = 1;
+        scaling->high = 32;
+        scaling->whole = true;
+        if (status == OTA_OK)
+            status = read_truth(r, "truncate", value_of(r, "truncate"), &scaling->whole);
+    }
+    if (status == OTA_OK && scaling->kind == OTA_ROPE_LONG) status = read_two_lists(r, scaling);
+    if (status == OTA_OK) status = read_scaling_numbers(r, object, scaling);
     if (status == OTA_OK)
         status = read_real(r, "original_max_position_embeddings", &scaling->original);
-    if (status == OTA_OK) status = refuse_unused(r, scaling, object);
     const char *fault = status == OTA_OK ? ota_rope_fault(scaling) : NULL;
     return fault != NULL ? refuse_key(r, object, fault) : status;
 }
 
 typedef struct rope_target {
     ota_rope_scaling *scaling;
-    double *base;
+    double *base, *share;
 } rope_target;
 
 static ota_status read_rope_object(reader *r, const char *name,
@@ -266,6 +333,8 @@ static ota_status read_rope_object(reader *r, const char *name,
     reader inner = {.path = r->path, .tree = object, .error = r->error};
     ota_status status = read_scaling(&inner, name, to.scaling);
     if (status == OTA_OK) status = read_real(&inner, "rope_theta", to.base);
+    if (status == OTA_OK && ota_architecture_has(architecture, OTA_ARCH_PARTIAL))
+        status = read_real(&inner, "partial_rotary_factor", to.share);
     return status == OTA_OK ? refuse_rest(&inner, architecture, name) : status;
 }
 
@@ -277,11 +346,13 @@ static ota_status read_two_ropes(reader *r, const ota_architecture *architecture
     if (!json_is_object(object)) return refuse_key(r, "rope_parameters", "must be an object");
     reader inner = {.path = r->path, .tree = object, .error = r->error};
     ota_rope_scaling local = {.original = config->rope.scaling.original};
-    ota_status status = read_rope_object(&inner, "full_attention", architecture,
-                                         (rope_target){&config->rope.scaling, &config->rope.base});
+    ota_status status = read_rope_object(
+        &inner, "full_attention", architecture,
+        (rope_target){&config->rope.scaling, &config->rope.base, &config->rope.share});
     if (status == OTA_OK)
-        status = read_rope_object(&inner, "sliding_attention", architecture,
-                                  (rope_target){&local, &config->rope.local_base});
+        status =
+            read_rope_object(&inner, "sliding_attention", architecture,
+                             (rope_target){&local, &config->rope.local_base, &config->rope.share});
     if (status == OTA_OK) status = refuse_rest(&inner, architecture, "rope_parameters");
     if (status != OTA_OK || local.kind == OTA_ROPE_PLAIN) return status;
     (void)refuse_key(r, "sliding_attention", "rotary positions of local layers are not scaled");
@@ -297,29 +368,83 @@ static ota_status read_rope(reader *r, const ota_architecture *architecture, ota
     const json_t *newer = value_of(r, "rope_parameters"), *older = value_of(r, "rope_scaling");
     if (holds_any(newer) && holds_any(older) && !json_equal(newer, older))
         return refuse_key(r, "rope_scaling", "differs from \"rope_parameters\" beside it");
-    config->rope.scaling.original = (double)config->sizes[OTA_SIZE_POSITIONS];
-    const rope_target all = {&config->rope.scaling, &config->rope.base};
+    if (config->rope.scaling.original == 0)
+        config->rope.scaling.original = (double)config->sizes[OTA_SIZE_POSITIONS];
+    const rope_target all = {&config->rope.scaling, &config->rope.base, &config->rope.share};
     const ota_status status = read_rope_object(r, "rope_scaling", architecture, all);
     if (status != OTA_OK) return status;
-    return ota_architecture_has(architecture, OTA_ARCH_LOCAL)
+    return ota_architecture_has(architecture, OTA_ARCH_TWO_ROPES)
                ? read_two_ropes(r, architecture, config)
                : read_rope_object(r, "rope_parameters", architecture, all);
 }
 
+/* One word of a list of the layers' kinds. */
+static ota_status read_layer_type(const reader *r, const char *key, const char *word, bool local,
+                                  bool *out) {
+    const bool full =
+        word != NULL && (strcmp(word, "full_attention") == 0 || strcmp(word, "global") == 0);
+    *out = local && word != NULL &&
+           (strcmp(word, "sliding_attention") == 0 || strcmp(word, "local") == 0);
+    if (*out || full) return OTA_OK;
+    return refuse_key(r, key,
+                      local ? "must hold sliding_attention or full_attention"
+                            : "must hold full_attention alone");
+}
+
 /* The list of the layers' kinds, where there is one, comes before the period. */
-static ota_status read_layer_types(reader *r, bool local, ota_config *config) {
-    const json_t *types = value_of(r, "layer_types");
+static ota_status read_layer_types(reader *r, const char *key, bool local, ota_config *config) {
+    const json_t *types = value_of(r, key);
     if (types == NULL) return OTA_OK;
     if (!json_is_array(types) || json_array_size(types) != (size_t)config->layers)
-        return refuse_key(r, "layer_types", "must be a list of one word a layer");
+        return refuse_key(r, key, "must be a list of one word a layer");
     config->local_period = 0;
     for (int64_t k = 0; k < config->layers; k++) {
         const char *word = json_string_value(json_array_get(types, (size_t)k));
-        config->local[k] = local && word != NULL && strcmp(word, "sliding_attention") == 0;
-        if (!config->local[k] && (word == NULL || strcmp(word, "full_attention") != 0))
-            return refuse_key(r, "layer_types",
-                              local ? "must hold sliding_attention or full_attention"
-                                    : "must hold full_attention alone");
+        const ota_status status = read_layer_type(r, key, word, local, &config->local[k]);
+        if (status != OTA_OK) return status;
+        if (config->local[k] && (!config->windowed || config->window == 0))
+            return refuse_key(r, key, "names local layers, and no window is given");
+    }
+    return OTA_OK;
+}
+
+/* [[[word, ...], times], ...], which stands for the same list. */
+static ota_status read_layer_patterns(reader *r, const char *key, ota_config *config) {
+    static const char rule[] = "must be a list of [[words], times], one word a layer in the end";
+    const json_t *patterns = value_of(r, key), *pattern;
+    int64_t layer = 0;
+    size_t at, index;
+    if (patterns == NULL || config->local_period == 0) return OTA_OK;
+    if (!json_is_array(patterns)) return refuse_key(r, key, rule);
+    json_array_foreach((json_t *)(uintptr_t)patterns, at, pattern) {
+        const json_t *words = json_array_get(pattern, 0), *word;
+        const int64_t times = json_integer_value(json_array_get(pattern, 1));
+        if (!json_is_array(words) || times < 1 || times > config->layers)
+            return refuse_key(r, key, rule);
+        for (int64_t time = 0; time < times; time++) {
+            json_array_foreach((json_t *)(uintptr_t)words, index, word) {
+                if (layer == config->layers) return refuse_key(r, key, rule);
+                const ota_status status =
+                    read_layer_type(r, key, json_string_value(word), true, &config->local[layer++]);
+                if (status != OTA_OK) return status;
+            }
+        }
+    }
+    config->local_period = 0;
+    return layer == config->layers ? OTA_OK : refuse_key(r, key, rule);
+}
+
+/* 1 of each layer that has rotary positions; comes before the period. */
+static ota_status read_spared(reader *r, ota_config *config) {
+    const json_t *list = value_of(r, "no_rope_layers");
+    if (list == NULL) return OTA_OK;
+    if (!json_is_array(list) || json_array_size(list) != (size_t)config->layers)
+        return refuse_key(r, "no_rope_layers", "must be a list of 0 or 1 a layer");
+    config->rope.spared_period = 0;
+    for (int64_t k = 0; k < config->layers; k++) {
+        const json_t *one = json_array_get(list, (size_t)k);
+        if (!json_is_integer(one)) return refuse_key(r, "no_rope_layers", "must hold 0 or 1");
+        config->rope.spared[k] = json_integer_value(one) == 0;
     }
     return OTA_OK;
 }
@@ -331,44 +456,86 @@ static ota_status find_architecture(reader *r, const ota_architecture **out) {
     if (!json_is_string(type)) return refuse_key(r, "model_type", "must name the architecture");
     *out = ota_architecture_named(json_string_value(type), false);
     if (*out != NULL) return OTA_OK;
+    char known[512];
+    ota_architecture_list(false, known, sizeof known);
     (void)ota_refuse_at(r->error, r->path, 0,
                         "\"model_type\": the architecture \"%.40s\" is not known",
                         json_string_value(type));
-    return ota_advise(r->error, OTA_UNSUPPORTED,
-                      "gpt2, bert, llama and gemma3_text checkpoints can be read");
+    return ota_advise(r->error, OTA_UNSUPPORTED, "%s checkpoints can be read", known);
+}
+
+/* Folders of models that see images as well have the settings of the text in an object of their own, and leave out what
+ * the class says. */
+static ota_status enter_text(reader *r) {
+    const json_t *type = json_object_get(r->tree, "model_type");
+    const json_t *text = json_object_get(r->tree, "text_config");
+    if (!json_is_string(type) || ota_architecture_inside(json_string_value(type)) == NULL)
+        return OTA_OK;
+    if (!json_is_object(text)) return refuse_key(r, "text_config", "must be an object");
+    r->tree = text;
+    return OTA_OK;
 }
 
 static ota_status read_tree(reader *r, const ota_architecture **architecture, ota_config *config) {
-    ota_status status = find_architecture(r, architecture);
+    ota_status status = enter_text(r);
+    if (status == OTA_OK) status = find_architecture(r, architecture);
     if (status != OTA_OK) return status;
     const ota_architecture *row = *architecture;
-    for (int i = 0; status == OTA_OK && i < row->key_count; i++)
-        status = read_key(r, &row->keys[i], config);
+    const ota_config_key *key;
+    for (int i = 0; status == OTA_OK && (key = ota_architecture_key(row, i)) != NULL; i++)
+        status = read_key(r, key, config);
     config->activation = row->activation;
     if (status == OTA_OK) status = read_activation(r, row->activation_key, &config->activation);
+    if (ota_architecture_has(row, OTA_ARCH_GELU_IS_TANH) && config->activation == OTA_GELU)
+        config->activation = OTA_GELU_TANH;
     if (status == OTA_OK && ota_architecture_has(row, OTA_ARCH_ROTARY))
         status = read_rope(r, row, config);
     if (status == OTA_OK)
-        status = read_layer_types(r, ota_architecture_has(row, OTA_ARCH_LOCAL), config);
+        status = read_layer_types(r, "layer_types", ota_architecture_has(row, OTA_ARCH_LAYER_TYPES),
+                                  config);
+    if (status == OTA_OK && ota_architecture_has(row, OTA_ARCH_LAYER_PATTERNS))
+        status = read_layer_types(r, "attention_layers", true, config);
+    if (status == OTA_OK && ota_architecture_has(row, OTA_ARCH_LAYER_PATTERNS))
+        status = read_layer_patterns(r, "attention_types", config);
+    if (status == OTA_OK && ota_architecture_has(row, OTA_ARCH_SPARED))
+        status = read_spared(r, config);
     return status == OTA_OK ? refuse_rest(r, row, NULL) : status;
 }
 
 void ota_config_set(ota_config *config, const ota_config_key *key, double value) {
     void *field = (char *)config + key->offset;
-    if (key->kind == OTA_KEY_INTEGER)
-        *(int64_t *)field = (int64_t)value;
-    else if (key->kind == OTA_KEY_REAL)
-        *(double *)field = value;
-    else
-        *(bool *)field = value != 0;
+    switch (key->kind) {
+    case OTA_KEY_INTEGER:
+    case OTA_KEY_INTEGER_OR_NULL: *(int64_t *)field = (int64_t)value; break;
+    case OTA_KEY_REAL:
+    case OTA_KEY_REAL_OR_NULL: *(double *)field = value; break;
+    case OTA_KEY_TRUTH: *(bool *)field = value != 0; break;
+    case OTA_KEY_NOT: *(bool *)field = value == 0; break;
+    }
 }
 
-ota_status ota_config_finish(const ota_architecture *architecture, ota_config *config,
-                             const char *path, ota_error *error) {
-    int64_t *sizes = config->sizes;
-    const int64_t width = sizes[OTA_SIZE_WIDTH];
+/* Which layers see a window, and which have no positions. */
+static void choose_layers(const ota_architecture *architecture, ota_config *config) {
+    if (!config->windowed) config->window = 0;
+    for (int64_t k = 0; config->rope.spared_period > 0 && k < config->layers; k++)
+        config->rope.spared[k] = (k + 1) % config->rope.spared_period == 0;
+    for (int64_t k = 0; config->local_period > 0 && k < config->layers; k++)
+        config->local[k] =
+            config->window > 0 && k >= config->local_first && (k + 1) % config->local_period != 0;
+    if (!ota_architecture_has(architecture, OTA_ARCH_SPARED) || config->window == 0) return;
+    /* Where a list says which layers see a window it has been read already. */
+    bool any = false;
+    for (int64_t k = 0; k < config->layers; k++) any = any || config->local[k];
+    for (int64_t k = 0; !any && k < config->layers; k++) config->local[k] = config->rope.spared[k];
+}
+
+static ota_status finish_heads(const ota_architecture *architecture, ota_config *config,
+                               const char *path, ota_error *error) {
+    const int64_t width = config->sizes[OTA_SIZE_WIDTH];
+    if (config->form.single_key && !config->form.key_groups) config->kv_heads = 1;
     if (config->kv_heads == 0) config->kv_heads = config->heads;
-    if (config->head_width == 0) config->head_width = config->rotary_width;
+    if (config->head_width == 0 && !ota_architecture_has(architecture, OTA_ARCH_PARTIAL))
+        config->head_width = config->rotary_width;
     if (config->head_width == 0) {
         if (width % config->heads != 0)
             return ota_refuse_at(error, path, 0, "the width %lld is no multiple of %lld heads",
@@ -378,38 +545,89 @@ ota_status ota_config_finish(const ota_architecture *architecture, ota_config *c
     if (config->heads % config->kv_heads != 0)
         return ota_refuse_at(error, path, 0, "%lld heads are no multiple of %lld key heads",
                              (long long)config->heads, (long long)config->kv_heads);
-    if (config->words != 0 && config->words != sizes[OTA_SIZE_VOCABULARY])
-        return ota_refuse_at(error, path, 0, "%lld words and an embedding of %lld rows differ",
-                             (long long)config->words, (long long)sizes[OTA_SIZE_VOCABULARY]);
     if (config->value_width != 0 && config->value_width != config->head_width)
         return ota_refuse_at(error, path, 0,
                              "values of %lld numbers and keys of %lld are not run together",
                              (long long)config->value_width, (long long)config->head_width);
-    if (config->rotary_width != 0 && config->rotary_width != config->head_width)
+    return OTA_OK;
+}
+
+static ota_status finish_rope(const ota_architecture *architecture, ota_config *config,
+                              const char *path, ota_error *error) {
+    const ota_rope_config *rope = &config->rope;
+    if (config->rotary_width == 0)
+        config->rotary_width = (int64_t)((double)config->head_width * rope->share);
+    if (config->rotary_width != config->head_width &&
+        !ota_architecture_has(architecture, OTA_ARCH_PARTIAL))
         return ota_refuse_at(error, path, 0,
                              "%lld of %lld numbers of a head are rotated; only all of them are run",
                              (long long)config->rotary_width, (long long)config->head_width);
-    for (int64_t k = 0; config->local_period > 0 && k < config->layers; k++)
-        config->local[k] = (k + 1) % config->local_period != 0;
-    if (ota_architecture_has(architecture, OTA_ARCH_ROTARY) &&
-        (config->head_width % 2 != 0 || !(config->rope.base > 1) || config->rope.base > 1e12 ||
-         !(config->rope.local_base > 1) || config->rope.local_base > 1e12))
+    if (config->rotary_width < 2 || config->rotary_width > config->head_width ||
+        config->rotary_width % 2 != 0)
         return ota_refuse_at(error, path, 0,
-                             "rotary positions need an even head width and a base above 1");
+                             "rotary positions need an even number of a head's %lld numbers, not "
+                             "%lld",
+                             (long long)config->head_width, (long long)config->rotary_width);
+    if (!(rope->base > 1) || rope->base > 1e12 ||
+        (ota_architecture_has(architecture, OTA_ARCH_TWO_ROPES) &&
+         (!(rope->local_base > 1) || rope->local_base > 1e12)))
+        return ota_refuse_at(error, path, 0, "rotary positions need a base above 1");
+    if (rope->scaling.kind == OTA_ROPE_LONG && rope->scaling.divisors != 0 &&
+        rope->scaling.divisors != config->rotary_width / 2)
+        return ota_refuse_at(error, path, 0, "longrope has %lld divisors for %lld frequencies",
+                             (long long)rope->scaling.divisors,
+                             (long long)(config->rotary_width / 2));
+    return OTA_OK;
+}
+
+ota_status ota_config_finish(const ota_architecture *architecture, ota_config *config,
+                             const char *path, ota_error *error) {
+    int64_t *sizes = config->sizes;
+    const int64_t width = sizes[OTA_SIZE_WIDTH];
+    ota_status status = finish_heads(architecture, config, path, error);
+    if (status == OTA_OK && ota_architecture_has(architecture, OTA_ARCH_ROTARY))
+        status = finish_rope(architecture, config, path, error);
+    if (status != OTA_OK) return status;
+    if (config->embed_width != 0 && config->embed_width != width)
+        return ota_refuse_at(error, path, 0,
+                             "embeddings of %lld numbers in blocks of %lld are not run",
+                             (long long)config->embed_width, (long long)width);
+    if (config->words != 0 && config->words != sizes[OTA_SIZE_VOCABULARY])
+        return ota_refuse_at(error, path, 0, "%lld words and an embedding of %lld rows differ",
+                             (long long)config->words, (long long)sizes[OTA_SIZE_VOCABULARY]);
     if (!(config->norm_epsilon > 0) || !(config->norm_epsilon < 1))
         return ota_refuse_at(error, path, 0, "the norm's epsilon must lie between 0 and 1");
+    choose_layers(architecture, config);
+    config->form.parallel |= config->form.key_groups;
+    if (!config->form.parallel) config->form.norms = 2;
+    if (config->form.norms == 0) config->form.norms = config->form.key_groups ? 2 : 1;
+    config->form.post_norm |= ota_architecture_has(architecture, OTA_ARCH_POST_NORM);
+    config->head_activation =
+        ota_architecture_has(architecture, OTA_ARCH_GELU_HEAD) ? OTA_GELU : config->activation;
+    config->rope.interleaved |= ota_architecture_has(architecture, OTA_ARCH_INTERLEAVED);
+    if (ota_architecture_has(architecture, OTA_ARCH_SCALED_EMBEDDING))
+        config->factors.embedding = __builtin_sqrt((double)width);
     if (sizes[OTA_SIZE_INNER] == 0) sizes[OTA_SIZE_INNER] = 4 * width;
+    sizes[OTA_SIZE_POSITION_ROWS] = sizes[OTA_SIZE_POSITIONS];
+    if (ota_architecture_has(architecture, OTA_ARCH_POSITION_ROWS))
+        sizes[OTA_SIZE_POSITIONS] -= config->first_position;
+    else
+        sizes[OTA_SIZE_POSITION_ROWS] += config->first_position;
+    if (sizes[OTA_SIZE_POSITIONS] < 1)
+        return ota_refuse_at(error, path, 0, "the table of positions has none for a text");
     sizes[OTA_SIZE_QUERY] = config->heads * config->head_width;
     sizes[OTA_SIZE_KEY] = config->kv_heads * config->head_width;
     sizes[OTA_SIZE_HEAD] = config->head_width;
-    sizes[OTA_SIZE_PAIRS] = config->head_width / 2;
+    sizes[OTA_SIZE_PAIRS] = config->rotary_width / 2;
     sizes[OTA_SIZE_MERGED] = sizes[OTA_SIZE_QUERY] + 2 * sizes[OTA_SIZE_KEY];
     return OTA_OK;
 }
 
 double ota_config_scale(const ota_config *config, int64_t layer) {
     const int64_t divisor = config->query_scalar > 0 ? config->query_scalar : config->head_width;
-    const double scale = config->scores.scaled ? 1.0 / __builtin_sqrt((double)divisor) : 1.0;
+    const double scale = config->scores.factor > 0 ? config->scores.factor
+                         : config->scores.scaled   ? 1.0 / __builtin_sqrt((double)divisor)
+                                                   : 1.0;
     return config->scores.scaled_by_layer ? scale / (double)(layer + 1) : scale;
 }
 
@@ -422,6 +640,8 @@ ota_status ota_config_read(const char *path, const ota_architecture **architectu
     *config = (ota_config){0};
     status = read_tree(&r, architecture, config);
     json_decref(tree);
+    if (status == OTA_OK && ota_architecture_has(*architecture, OTA_ARCH_GROUPS_MERGED))
+        config->merged_by_group = true;
     if (status == OTA_OK) status = ota_config_finish(*architecture, config, path, error);
     return status;
 }

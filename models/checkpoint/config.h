@@ -28,32 +28,70 @@ typedef enum ota_size {
     OTA_SIZE_INNER,
     OTA_SIZE_VOCABULARY,
     OTA_SIZE_POSITIONS,
+    OTA_SIZE_POSITION_ROWS, /* of the table of positions: those before the first are of no token */
     OTA_SIZE_TYPES,
     OTA_SIZE_HEAD,  /* head width */
-    OTA_SIZE_PAIRS, /* head width / 2: frequencies of rotary positions */
+    OTA_SIZE_PAIRS, /* rotary width / 2: frequencies of rotary positions */
     OTA_SIZES
 } ota_size;
 
 /* How the frequencies of rotary positions are stretched for longer contexts: rope.c. */
-typedef enum ota_rope_kind { OTA_ROPE_PLAIN, OTA_ROPE_LINEAR, OTA_ROPE_LLAMA3 } ota_rope_kind;
+typedef enum ota_rope_kind {
+    OTA_ROPE_PLAIN,
+    OTA_ROPE_LINEAR,
+    OTA_ROPE_LLAMA3,
+    OTA_ROPE_YARN,
+    OTA_ROPE_LONG
+} ota_rope_kind;
+
+enum { OTA_PAIRS_MOST = 512 };
 
 typedef struct ota_rope_scaling {
     ota_rope_kind kind;
     double factor;
-    double low, high, original; /* llama3: turns within the original context */
+    double low, high, original; /* llama3, yarn: turns within the original context */
+    double attention;           /* cosines and sines are multiplied by it; 0: what the kind says */
+    double scale, scale_all;    /* yarn: of the logarithm in `attention`; 0: not given */
+    bool whole;                 /* yarn: bounds of pairs are whole numbers */
+    int64_t divisors;           /* longrope: how many of each list */
+    float shorter[OTA_PAIRS_MOST], longer[OTA_PAIRS_MOST]; /* up to `original` positions, beyond */
 } ota_rope_scaling;
 
 typedef struct ota_rope_config {
-    double base, local_base; /* the latter of local layers, not scaled */
+    double base,
+        local_base; /* the latter of local layers, not scaled; 0: local layers have no others */
+    double share;   /* of a head's numbers that are rotated */
+    int64_t spared_period; /* each so many-th layer has no positions at all; 0: none */
+    bool interleaved;      /* pairs (2k, 2k+1), else (k, k + rotary width / 2) */
+    bool spared[1024];
     ota_rope_scaling scaling;
-    bool interleaved; /* pairs (2k, 2k+1), else (k, k + head width / 2) */
 } ota_rope_config;
 
 typedef struct ota_score_config {
     bool scaled;          /* 1 / sqrt(head width) */
     bool scaled_by_layer; /* those of layer l also / (l + 1) */
     bool causal;
+    bool sloped;   /* ALiBi: less a slope of the head times the distance */
+    double factor; /* in place of what `scaled` says; 0: none */
+    double cap;    /* c tanh(score / c); 0: none */
 } ota_score_config;
+
+/* What is multiplied; 0: not. */
+typedef struct ota_factors {
+    double embedding, branch; /* of what attention and MLP add */
+    double logits;            /* are divided by it */
+    double logit_cap;         /* c tanh(logit / c) */
+} ota_factors;
+
+/* What a block looks like where the row of the table does not say it. */
+typedef struct ota_form {
+    bool post_norm; /* norms behind the sums */
+    bool
+        parallel; /* x += attention(norm_1 x) + MLP(norm_2 x), or of norm_1 x where that is alone */
+    bool single_key; /* one key head for all, unless key_groups */
+    bool key_groups; /* Falcon's newer blocks: parallel, with key heads of their own number */
+    int64_t norms;   /* of a block: 1 or 2 */
+} ota_form;
 
 /* Hub files: there are such tensors. */
 typedef struct ota_bias_config {
@@ -67,15 +105,22 @@ typedef struct ota_config {
     int64_t value_width, rotary_width; /* 0: head width, the only one that is run */
     int64_t
         words; /* gguf: of the vocabulary; 0: the embedding's rows, the only ones that are run */
+    int64_t embed_width;  /* of an embedding that is not as wide as the rest: not run; 0: it is */
     int64_t query_scalar; /* scores are divided by its root; 0: head width */
     int64_t window;       /* of local layers: how it lies is said in attention.c */
     int64_t
         local_period; /* all layers but each so many-th are local; 0: `local` is filled already */
+    int64_t local_first;    /* no layer before it is */
+    int64_t first_position; /* rows of the table of positions before that of a text's first token */
     bool local[OTA_LAYERS_MOST];
     int64_t sizes[OTA_SIZES];
     double norm_epsilon;
-    ota_activation activation;
-    bool tied; /* a head that the file lacks is the embedding, and the other way round */
+    ota_activation activation, head_activation;
+    ota_form form;
+    ota_factors factors;
+    bool merged_by_group; /* OTA_MERGED is [key heads][its queries, key, value][head width] */
+    bool windowed;        /* else `window` is of no layer */
+    bool tied;            /* a head that the file lacks is the embedding, and the other way round */
     ota_rope_config rope;
     ota_score_config scores;
     ota_bias_config biases;
@@ -112,6 +157,8 @@ typedef enum ota_role {
     OTA_POSITION,
     OTA_TYPE,
     OTA_ROPE_DIVISORS, /* of the frequencies */
+    OTA_ROPE_SHORTER,  /* longrope's two lists of them */
+    OTA_ROPE_LONGER,
     OTA_EMBED_NORM,
     OTA_EMBED_NORM_BIAS,
     OTA_FINAL_NORM,
@@ -130,7 +177,11 @@ enum {
     OTA_INPUT_MAJOR = 2,   /* in hub files the matrix is [in, out] */
     OTA_LESS_ONE = 4,      /* in hub files the vector is stored less 1 */
     OTA_TIED_MAY_MISS = 8, /* the embedding stands for it where the two are tied */
-    OTA_TIED_OTHER = 16    /* the other name holds where the embedding is tied to the head */
+    OTA_TIED_OTHER = 16,   /* the other name holds where the embedding is tied to the head */
+    OTA_FIRST_HALF = 32,   /* the upper rows of a tensor of twice as many */
+    OTA_SECOND_HALF = 64,
+    OTA_OF_PRE_NORM = 128, /* there in models with norms in front alone */
+    OTA_SECOND_NORM = 256  /* there in blocks of two norms alone */
 };
 
 /* Tensors that are there together: all of them in all layers, or none. */
@@ -140,6 +191,7 @@ typedef enum ota_group {
     OTA_GROUP_OUTPUT_BIAS,
     OTA_GROUP_MLP_BIAS,
     OTA_GROUP_HEAD, /* BERT's, with its transform */
+    OTA_GROUP_LONG, /* the lists of longrope */
     OTA_GROUPS
 } ota_group;
 
@@ -154,7 +206,14 @@ typedef struct ota_tensor_row {
     const char *other; /* a second name in hub files, tried after the first */
 } ota_tensor_row;
 
-typedef enum ota_key_kind { OTA_KEY_INTEGER, OTA_KEY_REAL, OTA_KEY_TRUTH } ota_key_kind;
+typedef enum ota_key_kind {
+    OTA_KEY_INTEGER,
+    OTA_KEY_REAL,
+    OTA_KEY_TRUTH,
+    OTA_KEY_NOT,             /* a truth whose field says the contrary */
+    OTA_KEY_INTEGER_OR_NULL, /* null is 0, of a hub file */
+    OTA_KEY_REAL_OR_NULL
+} ota_key_kind;
 
 /* Where a setting stands: in ota_config an int64_t, a double or a bool. */
 typedef struct ota_config_key {
@@ -174,23 +233,49 @@ enum {
     OTA_ARCH_ROTARY = 4,
     OTA_ARCH_GATED = 8,
     OTA_ARCH_SCALED_EMBEDDING = 16, /* times sqrt(width) */
-    OTA_ARCH_LOCAL = 32, /* some layers see a window, with rotary positions of their own */
+    OTA_ARCH_TWO_ROPES = 32,        /* local layers have rotary positions of their own */
     OTA_ARCH_INTERLEAVED_GGUF =
-        64 /* gguf files order rows of queries and keys for pairs (2k, 2k + 1) */
+        64, /* gguf files order rows of queries and keys for pairs (2k, 2k + 1) */
+    OTA_ARCH_INTERLEAVED = 128,    /* both formats */
+    OTA_ARCH_LAYER_TYPES = 256,    /* a list of config.json may say which layers are local */
+    OTA_ARCH_GROUPS_MERGED = 512,  /* hub files: ota_form.merged_by_group */
+    OTA_ARCH_POSITION_ROWS = 1024, /* the number of positions counts rows before the first, too */
+    OTA_ARCH_SPARED = 2048, /* a list of config.json says which layers have rotary positions */
+    OTA_ARCH_LAYER_PATTERNS = 32768, /* GPT-Neo's lists say it */
+    OTA_ARCH_PARTIAL = 8192,         /* a part of each head may be rotated */
+    OTA_ARCH_GELU_IS_TANH = 16384,   /* hub files say gelu and mean the formula with tanh */
+    OTA_ARCH_GELU_HEAD = 4096 /* the transform before the head has GELU whatever the MLP has */
 };
+
+/* Settings and tensors of families are lists, which relatives share; NULL behind the last. */
+typedef struct ota_key_list {
+    const ota_config_key *keys;
+    int count;
+} ota_key_list;
+
+typedef struct ota_row_list {
+    const ota_tensor_row *rows;
+    int count;
+} ota_row_list;
+
+enum { OTA_LISTS_MOST = 6 };
 
 typedef struct ota_architecture {
     const char *name, *model_type; /* general.architecture of gguf, and of hub files */
+    const char *outer_type;        /* of hub files whose text_config it is; NULL: none */
     const char *const *prefixes;   /* of hub tensor names, tried in order, NULL at the end */
     unsigned traits;               /* OTA_ARCH_ bits */
     /* Gguf files of so many layers divide scores by the root of width / heads: no key of theirs says it. */
     int64_t wide_layers;
     ota_activation activation; /* where the configuration names none */
     const char *activation_key;
-    const ota_config_key *keys;
-    const ota_tensor_row *rows;
-    int key_count, row_count;
+    ota_key_list keys[OTA_LISTS_MOST]; /* where two read the same key, the later one holds */
+    ota_row_list rows[OTA_LISTS_MOST];
 } ota_architecture;
+
+/* The lists one behind the other; NULL behind the last. */
+const ota_config_key *ota_architecture_key(const ota_architecture *architecture, int index);
+const ota_tensor_row *ota_architecture_row(const ota_architecture *architecture, int index);
 
 /* ---- what is not read (ignored.c) ---- */
 
@@ -221,9 +306,13 @@ static inline bool ota_architecture_has(const ota_architecture *architecture, un
     return (architecture->traits & trait) != 0;
 }
 
-extern const ota_architecture ota_architectures[];
-extern const int ota_architecture_count;
+/* The table; NULL behind the last. */
+const ota_architecture *ota_architecture_at(int index);
 const ota_architecture *ota_architecture_named(const char *name, bool gguf);
+/* Their names, between commas. */
+void ota_architecture_list(bool gguf, char *text, size_t size);
+/* Whose settings lie in text_config of such a file; NULL: none. */
+const ota_architecture *ota_architecture_inside(const char *outer_type);
 /* The factor of scores q k^T in a layer. */
 double ota_config_scale(const ota_config *config, int64_t layer);
 
@@ -231,8 +320,19 @@ double ota_config_scale(const ota_config *config, int64_t layer);
 bool ota_rope_named(const char *word, ota_rope_kind *kind);
 /* NULL, or what is wrong with the numbers. */
 const char *ota_rope_fault(const ota_rope_scaling *scaling);
-/* Of pair k, in radians a position; `divisors` [head width / 2] or NULL. `local`: in a local layer. */
-float ota_rope_frequency(const ota_config *config, bool local, const float *divisors, int64_t k);
+/* The tables of angles that a model has. */
+typedef enum ota_rope_table {
+    OTA_ROPE_TABLE,
+    OTA_ROPE_TABLE_OTHER, /* of local layers; longrope: of texts beyond the original context */
+    OTA_ROPE_TABLES
+} ota_rope_table;
+
+int ota_rope_tables(const ota_config *config);
+/* Of pair k, in radians a position; `divisors` [rotary width / 2] or NULL. */
+float ota_rope_frequency(const ota_config *config, ota_rope_table table, const float *divisors,
+                         int64_t k);
+/* What cosines and sines are multiplied by. */
+double ota_rope_attention(const ota_config *config, ota_rope_table table);
 
 /* Writes the field of a key. */
 void ota_config_set(ota_config *config, const ota_config_key *key, double value);

@@ -12,6 +12,7 @@
 #include "base/integers.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -414,10 +415,17 @@ static ota_status read_key(const pair_reader *r, const ota_config_key *key, ota_
         return ota_refuse_at(r->error, r->gguf->shard.path, 0, "\"%s\" is missing", name);
     if (pair == NULL) return OTA_OK;
     switch (key->kind) {
-    case OTA_KEY_INTEGER: return read_integer(r, pair, name, key, field);
-    case OTA_KEY_REAL: return read_float(r, pair, name, field);
-    default: return read_truth(r, pair, name, field);
+    case OTA_KEY_INTEGER:
+    case OTA_KEY_INTEGER_OR_NULL: return read_integer(r, pair, name, key, field);
+    case OTA_KEY_REAL:
+    case OTA_KEY_REAL_OR_NULL: return read_float(r, pair, name, field);
+    case OTA_KEY_TRUTH: return read_truth(r, pair, name, field);
+    case OTA_KEY_NOT: break;
     }
+    bool contrary = false;
+    const ota_status status = read_truth(r, pair, name, &contrary);
+    if (status == OTA_OK) *(bool *)field = !contrary;
+    return status;
 }
 
 /* The number of words is that of the embedding's rows. */
@@ -498,7 +506,29 @@ static ota_status refuse_rest(const pair_reader *r) {
 static ota_status refuse_type(const pair_reader *r, const ota_gguf_pair *pair, const char *word) {
     (void)ota_refuse_at(r->error, r->gguf->shard.path, pair->offset,
                         "rotary positions of type \"%.40s\" are not known", word);
-    return ota_advise(r->error, OTA_UNSUPPORTED, "none, linear and rope_freqs are carried out");
+    return ota_advise(r->error, OTA_UNSUPPORTED,
+                      "none, linear, yarn, longrope and rope_freqs are carried out");
+}
+
+/* What yarn and longrope say beside their factor; the files of others may hold the original context, without effect. */
+static ota_status read_stretch(const pair_reader *r, ota_rope_scaling *scaling, double *attention) {
+    char name[128];
+    const ota_config_key whole = {.least = 1, .most = 1e9};
+    int64_t original = 0;
+    if (scaling->kind != OTA_ROPE_YARN && scaling->kind != OTA_ROPE_LONG) return OTA_OK;
+    const ota_gguf_pair *pair = find_family(r, "rope.scaling.original_context_length", name);
+    ota_status status = pair != NULL ? read_integer(r, pair, name, &whole, &original) : OTA_OK;
+    if (original > 0) scaling->original = (double)original;
+    pair = find_family(r, "rope.scaling.attn_factor", name);
+    if (status == OTA_OK && pair != NULL) status = read_float(r, pair, name, attention);
+    scaling->low = 1;
+    scaling->high = 32;
+    scaling->whole = true;
+    pair = find_family(r, "rope.scaling.yarn_beta_slow", name);
+    if (status == OTA_OK && pair != NULL) status = read_float(r, pair, name, &scaling->low);
+    pair = find_family(r, "rope.scaling.yarn_beta_fast", name);
+    if (status == OTA_OK && pair != NULL) status = read_float(r, pair, name, &scaling->high);
+    return status;
 }
 
 /* A factor without a type is linear, and the key of older files is the same number. Files of llama3 scaling hold the
@@ -513,10 +543,11 @@ static ota_status read_scaling(const pair_reader *r, ota_rope_scaling *scaling) 
     if (type != NULL) show_value(r->gguf, type, word, sizeof word);
     if (!ota_rope_named(word, &scaling->kind) || scaling->kind == OTA_ROPE_LLAMA3)
         return refuse_type(r, type, word);
-    double factors[2] = {0, 0};
+    double factors[2] = {0, 0}, attention = 1;
     const ota_gguf_pair *factor = find_family(r, "rope.scaling.factor", name);
     ota_status status = factor != NULL ? read_float(r, factor, name, &factors[0]) : OTA_OK;
     if (status == OTA_OK && older != NULL) status = read_float(r, older, older_name, &factors[1]);
+    if (status == OTA_OK) status = read_stretch(r, scaling, &attention);
     if (status != OTA_OK) return status;
     if (factor != NULL && older != NULL && factors[0] != factors[1])
         return ota_refuse_at(r->error, path, older->offset, "\"%s\" and \"%s\" differ", name,
@@ -525,6 +556,11 @@ static ota_status read_scaling(const pair_reader *r, ota_rope_scaling *scaling) 
     if (scaling->kind == OTA_ROPE_LINEAR && type == NULL && given == NULL)
         scaling->kind = OTA_ROPE_PLAIN;
     scaling->factor = factor != NULL ? factors[0] : factors[1];
+    /* Programs of that format multiply yarn's own number by the factor of the file. */
+    if (scaling->kind == OTA_ROPE_YARN)
+        scaling->attention = attention * (1 + 0.1 * log(scaling->factor > 1 ? scaling->factor : 1));
+    else if (scaling->kind == OTA_ROPE_LONG)
+        scaling->attention = attention;
     const char *fault = ota_rope_fault(scaling);
     if (fault == NULL) return OTA_OK;
     return ota_refuse_at(r->error, path, given != NULL ? given->offset : type->offset, "%s: %s",
@@ -544,8 +580,9 @@ static ota_status find_architecture(const ota_gguf *gguf, const ota_architecture
     if (*architecture != NULL) return OTA_OK;
     (void)ota_refuse_at(error, gguf->shard.path, pair->offset,
                         "the architecture \"%.40s\" is not known", name);
-    return ota_advise(error, OTA_UNSUPPORTED,
-                      "gpt2, bert, llama and gemma3 checkpoints can be read");
+    char known[512];
+    ota_architecture_list(true, known, sizeof known);
+    return ota_advise(error, OTA_UNSUPPORTED, "%s checkpoints can be read", known);
 }
 
 ota_status ota_gguf_config(const ota_gguf *gguf, const ota_architecture **architecture,
@@ -555,13 +592,16 @@ ota_status ota_gguf_config(const ota_gguf *gguf, const ota_architecture **archit
     if (status != OTA_OK) return status;
     const ota_architecture *row = *architecture;
     const pair_reader r = {.gguf = gguf, .architecture = row, .error = error};
-    for (int i = 0; status == OTA_OK && i < row->key_count; i++)
-        status = read_key(&r, &row->keys[i], config);
+    const ota_config_key *key;
+    for (int i = 0; status == OTA_OK && (key = ota_architecture_key(row, i)) != NULL; i++)
+        status = read_key(&r, key, config);
     if (status != OTA_OK) return status;
     config->activation = row->activation;
     config->rope.interleaved = ota_architecture_has(row, OTA_ARCH_INTERLEAVED_GGUF);
     if (row->wide_layers != 0 && config->layers == row->wide_layers)
         config->query_scalar = config->sizes[OTA_SIZE_WIDTH] / config->heads;
+    if (config->rope.scaling.original == 0)
+        config->rope.scaling.original = (double)config->sizes[OTA_SIZE_POSITIONS];
     if (ota_architecture_has(row, OTA_ARCH_ROTARY))
         status = read_scaling(&r, &config->rope.scaling);
     if (status == OTA_OK) status = refuse_rest(&r);

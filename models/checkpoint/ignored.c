@@ -14,6 +14,10 @@
 #define PARTS OTA_IGNORED_GGUF_TENSORS
 
 /* docs/development/model-files.md prints this table: one string a line. */
+#define DECODERS                                                                                   \
+    "gpt2 gpt_neo gptj gptneox opt bloom falcon llama mistral qwen2 qwen3 phi3 olmo2 "             \
+    "smollm3 granite gemma gemma2 gemma3"
+
 static const ota_ignored table[] = {
     /* ---- config.json: any value ---- */
     {CONFIG, NULL, NULL,
@@ -27,7 +31,8 @@ static const ota_ignored table[] = {
      "initializer_range initializer_factor attn_pdrop embd_pdrop resid_pdrop hidden_dropout "
      "hidden_dropout_prob attention_dropout attention_probs_dropout_prob classifier_dropout "
      "summary_first_dropout summary_last_dropout gradient_checkpointing loss_type use_bfloat16 "
-     "neftune_noise_alpha",
+     "neftune_noise_alpha embed_dropout embedding_dropout resid_dropout dropout "
+     "activation_dropout layerdrop init_std",
      "training alone"},
     {CONFIG, NULL, NULL,
      "use_cache cache_implementation attn_implementation _attn_implementation "
@@ -60,20 +65,24 @@ static const ota_ignored table[] = {
      "directionality pooler_fc_size pooler_num_attention_heads pooler_num_fc_layers "
      "pooler_size_per_head pooler_type",
      "the pooler, which is not run"},
-    {CONFIG, "gpt2 llama gemma3", NULL, "is_decoder", "no effect without cross attention"},
+    {CONFIG, DECODERS, NULL, "is_decoder", "no effect without cross attention"},
     {CONFIG, "gemma3", NULL, "_sliding_window_pattern", "layer_types beside it says the same"},
+    {CONFIG, "bloom", NULL, "slow_but_exact unk_token_id offset_alibi masked_softmax_fusion",
+     "how a program computes the same numbers"},
+    {CONFIG, "gptj gpt_neo bloom falcon", NULL, "rotary scale_attn_weights rotary_base",
+     "no effect in these classes"},
+    {CONFIG, "gptneox", NULL, "max_length", "generation of transformers"},
     /* ---- config.json: one value ---- */
     {CONFIG, NULL, "false",
      "add_cross_attention is_encoder_decoder tie_encoder_decoder use_sliding_window "
-     "use_bidirectional_attention rope_interleaved",
+     "use_bidirectional_attention rope_interleaved _remove_final_layer_norm "
+     "apply_residual_connection_post_layernorm alibi",
      "not run otherwise"},
-    {CONFIG, NULL, "null",
-     "quantization_config final_logit_softcapping attn_logit_softcapping "
-     "cross_attention_hidden_size",
-     "not run otherwise"},
+    {CONFIG, NULL, "null", "quantization_config cross_attention_hidden_size", "not run otherwise"},
     {CONFIG, NULL, "{}", "pruned_heads per_layer_config", "not run otherwise"},
     {CONFIG, NULL, "\"absolute\"", "position_embedding_type", "not run otherwise"},
-    {CONFIG, "llama gemma3", "1", "partial_rotary_factor", "not run otherwise"},
+    {CONFIG, "opt", "true", "layer_norm_elementwise_affine", "not run otherwise"},
+    {CONFIG, NULL, "1", "partial_rotary_factor", "not run otherwise"},
     {ROPE, NULL, "1", "partial_rotary_factor", "not run otherwise"},
     {CONFIG, "gemma3", "\"gelu_pytorch_tanh\"", "hidden_act", "hidden_activation says it"},
     /* ---- keys of gguf files ---- */
@@ -95,8 +104,13 @@ static const ota_ignored table[] = {
     {GGUF, NULL, "reference|Meta AI original pth", ".tensor_data_layout", "not run otherwise"},
     {GGUF, "gemma3", NULL, ".mm.tokens_per_image", "images, which are not read"},
     /* ---- tensors ---- */
-    {HUB, "gpt2", NULL, "h.#.attn.bias h.#.attn.masked_bias", "the causal mask, which is computed"},
-    {HUB, "gpt2 llama gemma3", NULL,
+    {HUB, "gpt2 gptj", NULL, "h.#.attn.bias h.#.attn.masked_bias",
+     "the causal mask, which is computed"},
+    {HUB, "gpt_neo", NULL, "h.#.attn.attention.bias h.#.attn.attention.masked_bias",
+     "the causal mask, which is computed"},
+    {HUB, "gptneox", NULL, "layers.#.attention.bias layers.#.attention.masked_bias",
+     "the causal mask, which is computed"},
+    {HUB, DECODERS, NULL,
      "score.weight classifier.weight classifier.bias qa_outputs.weight qa_outputs.bias "
      "multiple_choice_head.summary.weight multiple_choice_head.summary.bias",
      "heads for other tasks"},
@@ -106,7 +120,10 @@ static const ota_ignored table[] = {
      "classifier.weight classifier.bias qa_outputs.weight qa_outputs.bias",
      "heads for other tasks"},
     {HUB, "bert", NULL, "cls.predictions.bias", "cls.predictions.decoder.bias beside it holds"},
-    {HUB, "llama", NULL, "rotary_emb.inv_freq layers.#.self_attn.rotary_emb.inv_freq",
+    {HUB, DECODERS, NULL,
+     "rotary_emb.inv_freq layers.#.self_attn.rotary_emb.inv_freq "
+     "layers.#.attention.rotary_emb.inv_freq h.#.self_attention.rotary_emb.inv_freq "
+     "h.#.self_attention.maybe_rotary.inv_freq",
      "computed from the configuration"},
     {HUB, "gemma3", NULL, "rotary_emb.inv_freq rotary_emb_local.inv_freq",
      "computed from the configuration"},

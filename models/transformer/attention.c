@@ -105,10 +105,20 @@ static void set_rules(ota_session *s, const view *v, ota_plan_slot *slot, ota_pr
     problem->supports = slot->supports;
     problem->support_count = count;
     if (v->decoding) problem->corner = OTA_BOTTOM_RIGHT;
-    if (ota_session_sink(s, v->layer, v->head, &slot->sink)) {
-        problem->terms = &slot->sink;
-        problem->term_count = 1;
+    int64_t terms = 0;
+    if (ota_session_sink(s, v->layer, v->head, &slot->terms[0])) terms++;
+    if (config->scores.cap > 0)
+        slot->terms[terms++] = (ota_term){.kind = OTA_TERM_SOFTCAP, .value = config->scores.cap};
+    if (config->scores.sloped) {
+        slot->terms[terms] = (ota_term){.kind = OTA_TERM_ALIBI};
+        if (v->head >= 0)
+            slot->terms[terms].value = (double)s->slopes[v->head];
+        else
+            slot->terms[terms].array = ota_array_of(s->slopes, OTA_F32, 1, 1, 1, config->heads);
+        terms++;
     }
+    problem->terms = slot->terms;
+    problem->term_count = terms;
 }
 
 static ota_status grow_slots(ota_session *s) {

@@ -8,7 +8,19 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { ANY = 0, PRE_NORM = 1, POST_NORM = 2, ROTARY = 4, LEARNED = 8, GATED = 16 };
+enum {
+    ANY = 0,
+    PRE_NORM = 1,
+    POST_NORM = 2,
+    ROTARY = 4,
+    LEARNED = 8,
+    GATED = 16,
+    PRE_NORM_2 = 32,
+    FINAL_NORM = 64,
+    TYPED = 128,
+    EMBED_NORM = 256,
+    SCALED_2 = 512
+};
 
 static const char of_a_norm[] = "nothing reads it again; edit hook_normalized behind it",
                   of_weights[] = "nothing reads it again; edit attn.hook_pattern";
@@ -27,8 +39,8 @@ typedef struct point_row {
 static const point_row points[OTA_POINTS] = {
     [OTA_POINT_EMBED] = {"hook_embed", ANY, TOKENS, OTA_SIZE_WIDTH, NULL},
     [OTA_POINT_POSITION] = {"hook_pos_embed", LEARNED, TOKENS, OTA_SIZE_WIDTH, NULL},
-    [OTA_POINT_TYPE] = {"hook_token_type_embed", POST_NORM, TOKENS, OTA_SIZE_WIDTH, NULL},
-    [OTA_POINT_FULL_EMBED] = {"hook_full_embed", POST_NORM, TOKENS, OTA_SIZE_WIDTH, NULL},
+    [OTA_POINT_TYPE] = {"hook_token_type_embed", TYPED, TOKENS, OTA_SIZE_WIDTH, NULL},
+    [OTA_POINT_FULL_EMBED] = {"hook_full_embed", EMBED_NORM, TOKENS, OTA_SIZE_WIDTH, NULL},
     [OTA_POINT_RESID_PRE] = {"hook_resid_pre", ANY, TOKENS, OTA_SIZE_WIDTH, NULL},
     [OTA_POINT_SCALE_1] = {"ln1.hook_scale", PRE_NORM, TOKENS, OTA_SIZE_NONE, of_a_norm},
     [OTA_POINT_NORMALIZED_1] = {"ln1.hook_normalized", PRE_NORM, TOKENS, OTA_SIZE_WIDTH, NULL},
@@ -46,8 +58,8 @@ static const point_row points[OTA_POINTS] = {
     [OTA_POINT_SCALE_MID] = {"ln1.hook_scale", POST_NORM, TOKENS, OTA_SIZE_NONE, of_a_norm},
     [OTA_POINT_NORMALIZED_MID] = {"hook_normalized_resid_mid", POST_NORM, TOKENS, OTA_SIZE_WIDTH,
                                   NULL},
-    [OTA_POINT_SCALE_2] = {"ln2.hook_scale", PRE_NORM, TOKENS, OTA_SIZE_NONE, of_a_norm},
-    [OTA_POINT_NORMALIZED_2] = {"ln2.hook_normalized", PRE_NORM, TOKENS, OTA_SIZE_WIDTH, NULL},
+    [OTA_POINT_SCALE_2] = {"ln2.hook_scale", SCALED_2, TOKENS, OTA_SIZE_NONE, of_a_norm},
+    [OTA_POINT_NORMALIZED_2] = {"ln2.hook_normalized", PRE_NORM_2, TOKENS, OTA_SIZE_WIDTH, NULL},
     [OTA_POINT_MLP_PRE] = {"mlp.hook_pre", ANY, TOKENS, OTA_SIZE_INNER, NULL},
     [OTA_POINT_MLP_LINEAR] = {"mlp.hook_pre_linear", GATED, TOKENS, OTA_SIZE_INNER, NULL},
     [OTA_POINT_MLP_POST] = {"mlp.hook_post", ANY, TOKENS, OTA_SIZE_INNER, NULL},
@@ -56,8 +68,8 @@ static const point_row points[OTA_POINTS] = {
     [OTA_POINT_SCALE_POST] = {"ln2.hook_scale", POST_NORM, TOKENS, OTA_SIZE_NONE, of_a_norm},
     [OTA_POINT_NORMALIZED_POST] = {"hook_normalized_resid_post", POST_NORM, TOKENS, OTA_SIZE_WIDTH,
                                    NULL},
-    [OTA_POINT_FINAL_SCALE] = {"ln_final.hook_scale", PRE_NORM, TOKENS, OTA_SIZE_NONE, of_a_norm},
-    [OTA_POINT_FINAL] = {"ln_final.hook_normalized", PRE_NORM, TOKENS, OTA_SIZE_WIDTH, NULL},
+    [OTA_POINT_FINAL_SCALE] = {"ln_final.hook_scale", FINAL_NORM, TOKENS, OTA_SIZE_NONE, of_a_norm},
+    [OTA_POINT_FINAL] = {"ln_final.hook_normalized", FINAL_NORM, TOKENS, OTA_SIZE_WIDTH, NULL},
 };
 
 static bool in_block(ota_point point) {
@@ -66,9 +78,27 @@ static bool in_block(ota_point point) {
 
 static bool exists(const ota_model *model, ota_point point) {
     const ota_architecture *row = model->architecture;
-    const unsigned has = (ota_architecture_has(row, OTA_ARCH_POST_NORM) ? POST_NORM : PRE_NORM) |
-                         (ota_architecture_has(row, OTA_ARCH_ROTARY) ? ROTARY : LEARNED) |
-                         (ota_architecture_has(row, OTA_ARCH_GATED) ? GATED : 0);
+    const ota_weight *block = model->blocks[0].weights, *whole = model->weights;
+    const bool post = model->config.form.post_norm;
+    const struct {
+        unsigned need;
+        bool met;
+    } needs[] = {
+        {POST_NORM, post},
+        {PRE_NORM, !post && ota_weight_present(&block[OTA_NORM_1])},
+        {PRE_NORM_2, !post && ota_weight_present(&block[OTA_NORM_2])},
+        /* Of a parallel block, x is no more when its second norm is due. */
+        {SCALED_2, !post && !model->config.form.parallel && ota_weight_present(&block[OTA_NORM_2])},
+        {FINAL_NORM, ota_weight_present(&whole[OTA_FINAL_NORM])},
+        {ROTARY, ota_architecture_has(row, OTA_ARCH_ROTARY)},
+        {TYPED, ota_weight_present(&whole[OTA_TYPE])},
+        {EMBED_NORM, ota_weight_present(&whole[OTA_EMBED_NORM])},
+        {LEARNED, ota_weight_present(&whole[OTA_POSITION])},
+        {GATED, ota_architecture_has(row, OTA_ARCH_GATED)},
+    };
+    unsigned has = 0;
+    for (size_t k = 0; k < sizeof needs / sizeof *needs; k++)
+        if (needs[k].met) has |= needs[k].need;
     return (points[point].needs & ~has) == 0;
 }
 

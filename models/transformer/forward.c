@@ -1,9 +1,11 @@
 /* The forward pass: one loop over the layers for every architecture; what differs is in its table row.
  *
  *   pre-norm    x += O attention(W norm_1 x);   x += down act(up norm_2 x)
+ *   parallel    x += O attention(W norm_1 x) + down act(up norm_2 x), or of norm_1 x where there is one norm
  *   post-norm   x = norm_1(x + O attention(W x));   x = norm_2(x + down act(up x))
  *   gated       down (act(gate h) * up h) in place of down act(up h)
- *   norms that not all have: of each head of q and k, of what O and down give
+ *   norms that not all have: in front; of each head of q and k, or of all; of what O and down give
+ *   factors     of the embedding, of what O and down give
  *
  * x (buffers.residual), h (buffers.branch) [batch * count, width]; merged [batch * count, q | k | v]; inner [batch * count, inner]. */
 #include "session.h"
@@ -19,6 +21,7 @@ enum { ROWS_PER_TASK = 8 };
 typedef struct rows_job {
     ota_session *session;
     const ota_weight *weight, *bias;
+    ota_activation activation;
     const float *from;
     float *to;
     int64_t rows, width;
@@ -66,14 +69,19 @@ static void activate_rows(void *context, int64_t index, int worker) {
     (void)worker;
     for (int64_t i = index * ROWS_PER_TASK; i < last_row(j, index); i++) {
         float *row = j->to + i * j->width;
-        ops->activate(j->session->model->config.activation, row, j->width);
+        ops->activate(j->activation, row, j->width);
         if (j->from != NULL) ops->multiply(row, j->from + i * j->width, j->width);
     }
 }
 
-void ota_session_activate(ota_session *s, const float *factor, float *to, int64_t rows,
-                          int64_t width) {
-    rows_job j = {.session = s, .from = factor, .to = to, .rows = rows, .width = width};
+void ota_session_activate(ota_session *s, ota_activation activation, const float *factor, float *to,
+                          int64_t rows, int64_t width) {
+    rows_job j = {.session = s,
+                  .activation = activation,
+                  .from = factor,
+                  .to = to,
+                  .rows = rows,
+                  .width = width};
     run_rows(s, rows, activate_rows, &j);
 }
 
@@ -100,17 +108,16 @@ static void embed_row(const ota_session *s, ota_role role, int64_t row, float *o
     const ota_weight *w = &s->model->weights[role];
     s->ops->decode[ota_element_index(w->type)](
         w->data + row * (w->columns / w->type->block * w->type->bytes), out, w->columns);
-    if (role != OTA_EMBED ||
-        !ota_architecture_has(s->model->architecture, OTA_ARCH_SCALED_EMBEDDING))
-        return;
-    const float factor = (float)__builtin_sqrt((double)w->columns);
+    const double multiplier = s->model->config.factors.embedding;
+    if (role != OTA_EMBED || multiplier == 0 || multiplier == 1) return;
+    const float factor = (float)multiplier;
     for (int64_t k = 0; k < w->columns; k++) out[k] *= factor;
 }
 
 static int64_t row_index(const ota_session *s, ota_role role, int64_t token) {
     if (role == OTA_EMBED) return s->run.now->ids[token];
     if (role == OTA_TYPE) return s->run.now->types != NULL ? s->run.now->types[token] : 0;
-    return s->run.now->first + token % s->run.now->count;
+    return s->model->config.first_position + s->run.now->first + token % s->run.now->count;
 }
 
 /* x = the sum of the tables the model has, each captured by itself. */
@@ -149,7 +156,7 @@ typedef struct rotation {
 
 static void rotate_head(const rotation *r, float *x, int64_t position) {
     const ota_session *s = r->session;
-    const int64_t half = s->model->config.head_width / 2;
+    const int64_t half = s->model->config.rotary_width / 2;
     const float *cosine = r->cosines + position * half, *sine = r->sines + position * half;
     const bool interleaved = s->model->config.rope.interleaved;
     const int64_t step = interleaved ? 2 : 1, apart = interleaved ? 1 : half;
@@ -161,6 +168,13 @@ static void rotate_head(const rotation *r, float *x, int64_t position) {
     }
 }
 
+/* Every head by itself, or all of them as one row, as the norm's weights are. */
+static void norm_heads(const ota_session *s, const ota_weight *norm, float *x, int64_t width) {
+    if (!ota_weight_present(norm)) return;
+    for (int64_t k = 0; k < width; k += norm->columns)
+        s->ops->rms_norm(x + k, norm->values, s->model->config.norm_epsilon, x + k, norm->columns);
+}
+
 static void rotate_rows(void *context, int64_t index, int worker) {
     const rotation *r = context;
     const ota_session *s = r->session;
@@ -170,14 +184,14 @@ static void rotate_rows(void *context, int64_t index, int worker) {
     (void)worker;
     /* Keys follow the queries, head by head. */
     for (int64_t i = index * ROWS_PER_TASK; i < last; i++) {
-        for (int64_t head = 0; head < config->heads + config->kv_heads; head++) {
-            float *x = s->buffers.merged + i * stride + head * config->head_width;
-            const ota_weight *norm =
-                &r->block->weights[head < config->heads ? OTA_QUERY_NORM : OTA_KEY_NORM];
-            if (ota_weight_present(norm))
-                s->ops->rms_norm(x, norm->values, config->norm_epsilon, x, config->head_width);
-            rotate_head(r, x, s->run.now->first + i % s->run.now->count);
-        }
+        float *row = s->buffers.merged + i * stride;
+        norm_heads(s, &r->block->weights[OTA_QUERY_NORM], row, config->sizes[OTA_SIZE_QUERY]);
+        norm_heads(s, &r->block->weights[OTA_KEY_NORM], row + config->sizes[OTA_SIZE_QUERY],
+                   config->sizes[OTA_SIZE_KEY]);
+        for (int64_t head = 0; r->cosines != NULL && head < config->heads + config->kv_heads;
+             head++)
+            rotate_head(r, row + head * config->head_width,
+                        s->run.now->first + i % s->run.now->count);
     }
 }
 
@@ -193,6 +207,25 @@ static ota_status capture_merged(ota_session *s, int64_t layer, ota_point first,
     return status;
 }
 
+/* Rows of [key heads][its queries, key, value] become rows of q | k | v. */
+static void part_rows(void *context, int64_t index, int worker) {
+    const rows_job *j = context;
+    const ota_config *config = &j->session->model->config;
+    const int64_t d = config->head_width, group = config->heads / config->kv_heads;
+    const int64_t query = config->sizes[OTA_SIZE_QUERY], key = config->sizes[OTA_SIZE_KEY];
+    float *old = j->session->buffers.panels + worker * j->session->buffers.panel;
+    for (int64_t i = index * ROWS_PER_TASK; i < last_row(j, index); i++) {
+        float *row = j->to + i * j->width;
+        memcpy(old, row, (size_t)j->width * sizeof *row);
+        for (int64_t g = 0; g < config->kv_heads; g++) {
+            const float *from = old + g * (group + 2) * d;
+            memcpy(row + g * group * d, from, (size_t)(group * d) * sizeof *row);
+            memcpy(row + query + g * d, from + group * d, (size_t)d * sizeof *row);
+            memcpy(row + query + key + g * d, from + (group + 1) * d, (size_t)d * sizeof *row);
+        }
+    }
+}
+
 static void project(ota_session *s, const ota_block *block, const float *h, int64_t rows) {
     const int64_t *size = s->model->config.sizes;
     const ota_weight *w = block->weights;
@@ -200,6 +233,8 @@ static void project(ota_session *s, const ota_block *block, const float *h, int6
     if (ota_weight_present(&w[OTA_MERGED])) {
         ota_linear(s, &w[OTA_MERGED], &w[OTA_MERGED_BIAS], h, width, rows, s->buffers.merged,
                    stride);
+        rows_job j = {.session = s, .to = s->buffers.merged, .rows = rows, .width = stride};
+        if (s->model->config.merged_by_group) run_rows(s, rows, part_rows, &j);
         return;
     }
     const int64_t value = size[OTA_SIZE_QUERY] + size[OTA_SIZE_KEY];
@@ -210,21 +245,35 @@ static void project(ota_session *s, const ota_block *block, const float *h, int6
                stride);
 }
 
+/* Where the layer's angles begin. */
+static int64_t rotation_table(const ota_session *s, int64_t layer) {
+    const ota_config *config = &s->model->config;
+    const bool is_long = config->rope.scaling.kind == OTA_ROPE_LONG;
+    const int64_t end = s->run.now->first + s->run.now->count;
+    const bool other = is_long ? (double)end > config->rope.scaling.original
+                               : config->rope.local_base > 0 && config->local[layer];
+    return other ? s->rotations.positions * (config->rotary_width / 2) : 0;
+}
+
+/* Is there such a norm in front, or does the block take x as it is? */
+static bool is_normed(const ota_session *s, int64_t layer, ota_role norm) {
+    return !s->model->config.form.post_norm &&
+           ota_weight_present(&s->model->blocks[layer].weights[norm]);
+}
+
 /* merged = q | k | v of the block's input, rotated; keys and values are in the cache. */
 static ota_status make_keys(ota_session *s, int64_t layer, int64_t rows) {
-    const float *input = ota_architecture_has(s->model->architecture, OTA_ARCH_POST_NORM)
-                             ? s->buffers.residual
-                             : s->buffers.branch;
-    project(s, &s->model->blocks[layer], input, rows);
+    const ota_block *block = &s->model->blocks[layer];
+    project(s, block, is_normed(s, layer, OTA_NORM_1) ? s->buffers.branch : s->buffers.residual,
+            rows);
     ota_status status = capture_merged(s, layer, OTA_POINT_QUERY, 3);
     if (status == OTA_OK && ota_architecture_has(s->model->architecture, OTA_ARCH_ROTARY)) {
-        const int64_t table = s->model->config.local[layer]
-                                  ? s->rotations.positions * (s->model->config.head_width / 2)
-                                  : 0;
+        const bool spared = s->model->config.rope.spared[layer];
+        const int64_t table = rotation_table(s, layer);
         rotation r = {.session = s,
-                      .block = &s->model->blocks[layer],
-                      .cosines = s->rotations.cosines + table,
-                      .sines = s->rotations.sines + table,
+                      .block = block,
+                      .cosines = spared ? NULL : s->rotations.cosines + table,
+                      .sines = spared ? NULL : s->rotations.sines + table,
                       .rows = rows};
         run_rows(s, rows, rotate_rows, &r);
         status = capture_merged(s, layer, OTA_POINT_ROTATED_QUERY, 2);
@@ -233,11 +282,26 @@ static ota_status make_keys(ota_session *s, int64_t layer, int64_t rows) {
     return status;
 }
 
-/* h = norm h, where the block has that norm. */
-static void normalise_behind(ota_session *s, int64_t layer, ota_role norm, int64_t rows) {
+static void scale_rows(void *context, int64_t index, int worker) {
+    const rows_job *j = context;
+    const float factor = (float)j->session->model->config.factors.branch;
+    const int64_t first = index * ROWS_PER_TASK;
+    (void)worker;
+    for (int64_t k = first * j->width; k < last_row(j, index) * j->width; k++) j->to[k] *= factor;
+}
+
+/* h = factor * norm h, where the block has that norm and the model that factor. */
+static void finish_branch(ota_session *s, int64_t layer, ota_role norm, int64_t rows) {
     const ota_weight *weight = &s->model->blocks[layer].weights[norm];
+    const double factor = s->model->config.factors.branch;
     if (ota_weight_present(weight))
         ota_session_normalise(s, weight, s->buffers.branch, s->buffers.branch, rows);
+    if (factor == 0 || factor == 1) return;
+    rows_job j = {.session = s,
+                  .to = s->buffers.branch,
+                  .rows = rows,
+                  .width = ota_model_size(s->model, OTA_SIZE_WIDTH)};
+    run_rows(s, rows, scale_rows, &j);
 }
 
 /* h holds the block's input on entry, the attention's output on return. */
@@ -252,7 +316,7 @@ static ota_status attend(ota_session *s, int64_t layer, int64_t rows) {
     if (status != OTA_OK) return status;
     ota_linear(s, &block->weights[OTA_OUTPUT], &block->weights[OTA_OUTPUT_BIAS], s->buffers.mixed,
                query, rows, s->buffers.branch, width);
-    normalise_behind(s, layer, OTA_NORM_1_BEHIND, rows);
+    finish_branch(s, layer, OTA_NORM_1_BEHIND, rows);
     return ota_session_capture(s, OTA_POINT_ATTENTION_OUT, layer, s->buffers.branch, width);
 }
 
@@ -271,13 +335,14 @@ static ota_status feed_forward(ota_session *s, int64_t layer, const float *input
     ota_status status = ota_session_capture(s, OTA_POINT_MLP_PRE, layer, s->buffers.inner, inner);
     if (status == OTA_OK && gated)
         status = ota_session_capture(s, OTA_POINT_MLP_LINEAR, layer, up, inner);
-    ota_session_activate(s, gated ? up : NULL, s->buffers.inner, rows, inner);
+    ota_session_activate(s, s->model->config.activation, gated ? up : NULL, s->buffers.inner, rows,
+                         inner);
     if (status == OTA_OK)
         status = ota_session_capture(s, OTA_POINT_MLP_POST, layer, s->buffers.inner, inner);
     if (status != OTA_OK) return status;
     ota_linear(s, &w[OTA_DOWN], &w[OTA_DOWN_BIAS], s->buffers.inner, inner, rows, s->buffers.branch,
                width);
-    normalise_behind(s, layer, OTA_NORM_2_BEHIND, rows);
+    finish_branch(s, layer, OTA_NORM_2_BEHIND, rows);
     return ota_session_capture(s, OTA_POINT_MLP_OUT, layer, s->buffers.branch, width);
 }
 
@@ -287,8 +352,7 @@ static ota_status join(ota_session *s, int64_t layer, int64_t rows, ota_role nor
     const int64_t width = ota_model_size(s->model, OTA_SIZE_WIDTH);
     add_to(s, s->buffers.residual, s->buffers.branch, rows);
     const ota_status status = ota_session_capture(s, sum, layer, s->buffers.residual, width);
-    if (status != OTA_OK || !ota_architecture_has(s->model->architecture, OTA_ARCH_POST_NORM))
-        return status;
+    if (status != OTA_OK || !s->model->config.form.post_norm) return status;
     const ota_status scaled =
         ota_session_capture_scale(s, (ota_point)((int)normalised - 1), layer, s->buffers.residual);
     if (scaled != OTA_OK) return scaled;
@@ -297,32 +361,48 @@ static ota_status join(ota_session *s, int64_t layer, int64_t rows, ota_role nor
     return ota_session_capture(s, normalised, layer, s->buffers.residual, width);
 }
 
-/* Pre-norm: h = norm x, captured. */
+/* `to` = norm x, captured, where there is such a norm in front. */
 static ota_status prepare(ota_session *s, int64_t layer, int64_t rows, ota_role norm,
-                          ota_point point) {
+                          ota_point point, float *to) {
     const int64_t width = ota_model_size(s->model, OTA_SIZE_WIDTH);
-    if (ota_architecture_has(s->model->architecture, OTA_ARCH_POST_NORM)) return OTA_OK;
+    if (!is_normed(s, layer, norm)) return OTA_OK;
     const ota_status scaled =
         ota_session_capture_scale(s, (ota_point)((int)point - 1), layer, s->buffers.residual);
     if (scaled != OTA_OK) return scaled;
-    ota_session_normalise(s, &s->model->blocks[layer].weights[norm], s->buffers.residual,
-                          s->buffers.branch, rows);
-    return ota_session_capture(s, point, layer, s->buffers.branch, width);
+    ota_session_normalise(s, &s->model->blocks[layer].weights[norm], s->buffers.residual, to, rows);
+    return ota_session_capture(s, point, layer, to, width);
+}
+
+/* The MLP's input of a parallel block, made before anything is added to x. */
+static void prepare_beside(ota_session *s, int64_t layer, int64_t rows) {
+    const size_t floats = (size_t)(rows * ota_model_size(s->model, OTA_SIZE_WIDTH));
+    if (is_normed(s, layer, OTA_NORM_2))
+        ota_session_normalise(s, &s->model->blocks[layer].weights[OTA_NORM_2], s->buffers.residual,
+                              s->buffers.beside, rows);
+    else
+        memcpy(s->buffers.beside, s->buffers.branch, floats * sizeof *s->buffers.beside);
 }
 
 static ota_status run_block(ota_session *s, int64_t layer) {
     const int64_t rows = s->run.now->batch * s->run.now->count;
     const int64_t width = ota_model_size(s->model, OTA_SIZE_WIDTH);
-    const bool post = ota_architecture_has(s->model->architecture, OTA_ARCH_POST_NORM);
+    const bool parallel = s->model->config.form.parallel;
+    const float *input = parallel                          ? s->buffers.beside
+                         : is_normed(s, layer, OTA_NORM_2) ? s->buffers.branch
+                                                           : s->buffers.residual;
     ota_status status =
         ota_session_capture(s, OTA_POINT_RESID_PRE, layer, s->buffers.residual, width);
-    if (status == OTA_OK) status = prepare(s, layer, rows, OTA_NORM_1, OTA_POINT_NORMALIZED_1);
+    if (status == OTA_OK)
+        status = prepare(s, layer, rows, OTA_NORM_1, OTA_POINT_NORMALIZED_1, s->buffers.branch);
+    if (status == OTA_OK && parallel) prepare_beside(s, layer, rows);
     if (status == OTA_OK) status = attend(s, layer, rows);
     if (status == OTA_OK)
         status = join(s, layer, rows, OTA_NORM_1, OTA_POINT_RESID_MID, OTA_POINT_NORMALIZED_MID);
-    if (status == OTA_OK) status = prepare(s, layer, rows, OTA_NORM_2, OTA_POINT_NORMALIZED_2);
-    if (status == OTA_OK)
-        status = feed_forward(s, layer, post ? s->buffers.residual : s->buffers.branch, rows);
+    if (status == OTA_OK && !parallel)
+        status = prepare(s, layer, rows, OTA_NORM_2, OTA_POINT_NORMALIZED_2, s->buffers.branch);
+    if (status == OTA_OK && parallel && is_normed(s, layer, OTA_NORM_2))
+        status = ota_session_capture(s, OTA_POINT_NORMALIZED_2, layer, s->buffers.beside, width);
+    if (status == OTA_OK) status = feed_forward(s, layer, input, rows);
     if (status == OTA_OK)
         status = join(s, layer, rows, OTA_NORM_2, OTA_POINT_RESID_POST, OTA_POINT_NORMALIZED_POST);
     return status;
@@ -332,7 +412,8 @@ static ota_status run_block(ota_session *s, int64_t layer) {
 static ota_status pass_block(ota_session *s, int64_t layer) {
     const int64_t rows = s->run.now->batch * s->run.now->count;
     if (s->options.cache == 0) return OTA_OK;
-    const ota_status status = prepare(s, layer, rows, OTA_NORM_1, OTA_POINT_NORMALIZED_1);
+    const ota_status status =
+        prepare(s, layer, rows, OTA_NORM_1, OTA_POINT_NORMALIZED_1, s->buffers.branch);
     return status == OTA_OK ? make_keys(s, layer, rows) : status;
 }
 

@@ -1,12 +1,14 @@
 /* From states to logits: the model's own head, and the probe of the logit lens, which is its last product.
  *
- *   head    states [n, width] -> last norm -> BERT: norm(act(D x + e)) -> z = W x + b   [n, vocabulary]
- *   probe   z = W x + b of what the caller gives, W [vocabulary, width] the head's matrix, or the table of
+ *   head    states [n, width] -> last norm -> BERT: norm(act(D x + e)) -> z = W x + b   [n, vocabulary],
+ *           z / divisor, c tanh(z / c) where the configuration has them
+ *   probe   the same product of what the caller gives, W [vocabulary, width] the head's matrix, or the table of
  *           embeddings where a checkpoint has no head
  */
 #include "base/integers.h"
 #include "session.h"
 
+#include <math.h>
 #include <string.h>
 
 /* Does anything stand between the states and the last product? */
@@ -19,14 +21,33 @@ static void transform(ota_session *s, const float *from, float *to, int64_t rows
     const ota_weight *w = s->model->weights;
     const int64_t width = ota_model_size(s->model, OTA_SIZE_WIDTH);
     ota_linear(s, &w[OTA_HEAD_DENSE], &w[OTA_HEAD_DENSE_BIAS], from, width, rows, to, width);
-    ota_session_activate(s, NULL, to, rows, width);
+    ota_session_activate(s, s->model->config.head_activation, NULL, to, rows, width);
     ota_session_normalise(s, &w[OTA_HEAD_NORM], to, to, rows);
+}
+
+typedef struct bent {
+    const ota_factors *factors;
+    float *logits;
+    int64_t words;
+} bent;
+
+static void bend_row(void *context, int64_t row, int worker) {
+    const bent *b = context;
+    const double divisor = b->factors->logits, cap = b->factors->logit_cap;
+    float *z = b->logits + row * b->words;
+    (void)worker;
+    for (int64_t k = 0; divisor > 0 && k < b->words; k++) z[k] /= (float)divisor;
+    for (int64_t k = 0; cap > 0 && k < b->words; k++)
+        z[k] = (float)(cap * tanh((double)z[k] / cap));
 }
 
 static void multiply(ota_session *s, const float *inputs, int64_t rows, float *logits) {
     const ota_weight *w = s->model->weights;
+    bent b = {&s->model->config.factors, logits, ota_model_size(s->model, OTA_SIZE_VOCABULARY)};
     ota_linear(s, &w[OTA_HEAD], &w[OTA_HEAD_BIAS], inputs, ota_model_size(s->model, OTA_SIZE_WIDTH),
-               rows, logits, ota_model_size(s->model, OTA_SIZE_VOCABULARY));
+               rows, logits, b.words);
+    if (b.factors->logits > 0 || b.factors->logit_cap > 0)
+        ota_session_parallel(s, rows, bend_row, &b);
 }
 
 /* One block of rows at a time through the session's own buffers; x stays as it is. No architecture has both
@@ -87,9 +108,15 @@ ota_status ota_model_probe_rows(const ota_model *model, int64_t first, int64_t c
         return ota_refuse(error, OTA_EINVAL,
                           "rows %lld to %lld are not within the %lld of the probe",
                           (long long)first, (long long)(first + count), (long long)w->rows);
+    const double divisor = model->config.factors.logits;
+    if (model->config.factors.logit_cap > 0)
+        return ota_refuse(error, OTA_UNSUPPORTED,
+                          "logits are no products with rows, since the model caps them at %g",
+                          model->config.factors.logit_cap);
     const int64_t bytes = w->columns / w->type->block * w->type->bytes;
     ota_ops_named(NULL)->decode[ota_element_index(w->type)](w->data + first * bytes, rows,
                                                             count * w->columns);
+    for (int64_t k = 0; divisor > 0 && k < count * w->columns; k++) rows[k] /= (float)divisor;
     return OTA_OK;
 }
 

@@ -63,6 +63,8 @@ static ota_status make_buffers(ota_session *s, ota_error *error) {
     if (status == OTA_OK && ota_architecture_has(s->model->architecture, OTA_ARCH_GATED))
         status = make(s, rows, size[OTA_SIZE_INNER], &s->buffers.gate, error);
     if (status == OTA_OK) status = make(s, rows, width, &s->buffers.spare, error);
+    if (status == OTA_OK && s->model->config.form.parallel)
+        status = make(s, rows, size[OTA_SIZE_WIDTH], &s->buffers.beside, error);
     if (status == OTA_OK)
         status = make(s, ota_pool_threads(s->pool), s->buffers.panel, &s->buffers.panels, error);
     s->run.points = calloc((size_t)(s->model->config.layers * OTA_POINTS), sizeof *s->run.points);
@@ -76,25 +78,47 @@ static ota_status make_buffers(ota_session *s, ota_error *error) {
  * cosine and sine are not rounded twice. */
 static ota_status make_rotations(ota_session *s, ota_error *error) {
     const ota_config *config = &s->model->config;
-    const int64_t half = config->head_width / 2;
-    const float *divisors = s->model->weights[OTA_ROPE_DIVISORS].values;
+    const int64_t half = config->rotary_width / 2;
+    const ota_weight *weights = s->model->weights;
+    const bool is_long = config->rope.scaling.kind == OTA_ROPE_LONG;
+    const float *divisors[] = {
+        weights[is_long ? OTA_ROPE_SHORTER : OTA_ROPE_DIVISORS].values,
+        is_long ? weights[OTA_ROPE_LONGER].values : NULL,
+    };
     if (!ota_architecture_has(s->model->architecture, OTA_ARCH_ROTARY)) return OTA_OK;
     s->rotations.positions = ota_int_max(s->options.tokens, s->options.cache);
-    const int64_t tables = ota_architecture_has(s->model->architecture, OTA_ARCH_LOCAL) ? 2 : 1;
+    const int64_t tables = ota_rope_tables(config);
     ota_status status =
         make(s, tables * s->rotations.positions, half, &s->rotations.cosines, error);
     if (status == OTA_OK)
         status = make(s, tables * s->rotations.positions, half, &s->rotations.sines, error);
     for (int64_t i = 0; status == OTA_OK && i < tables * half; i++) {
         const int64_t table = i / half, k = i % half;
-        const float frequency = ota_rope_frequency(config, table == 1, divisors, k);
+        const float frequency =
+            ota_rope_frequency(config, (ota_rope_table)table, divisors[table], k);
+        const double factor = ota_rope_attention(config, (ota_rope_table)table);
         for (int64_t t = 0; t < s->rotations.positions; t++) {
             if (t % 1024 == 0 && ota_session_interrupted(s) != OTA_OK) break;
             const int64_t at = (table * s->rotations.positions + t) * half + k;
             const float angle = (float)t * frequency;
-            s->rotations.cosines[at] = (float)cos((double)angle);
-            s->rotations.sines[at] = (float)sin((double)angle);
+            s->rotations.cosines[at] = (float)(factor * cos((double)angle));
+            s->rotations.sines[at] = (float)(factor * sin((double)angle));
         }
+    }
+    return status;
+}
+
+/* Heads up to a power of two have 2^(-8 k / n), k = 1 ... n; those beyond it every second of twice as many. */
+static ota_status make_slopes(ota_session *s, ota_error *error) {
+    const int64_t heads = s->model->config.heads;
+    int64_t whole = 1;
+    if (!s->model->config.scores.sloped) return OTA_OK;
+    while (2 * whole <= heads) whole *= 2;
+    const ota_status status = make(s, heads, 1, &s->slopes, error);
+    for (int64_t k = 0; status == OTA_OK && k < heads; k++) {
+        const double power = k < whole ? (double)(k + 1) / (double)whole
+                                       : (double)(2 * (k - whole) + 1) / (double)(2 * whole);
+        s->slopes[k] = (float)exp2(-8 * power);
     }
     return status;
 }
@@ -176,6 +200,7 @@ ota_status ota_session_create(ota_session **session, const ota_model *model,
     if (status == OTA_OK) status = ota_session_methods(s, options, error);
     if (status == OTA_OK) status = make_buffers(s, error);
     if (status == OTA_OK) status = make_rotations(s, error);
+    if (status == OTA_OK) status = make_slopes(s, error);
     if (status == OTA_OK) status = ota_session_cache_create(s, error);
     status = ota_session_end(s, status, error);
     if (status == OTA_OK)
@@ -190,11 +215,11 @@ void ota_session_free(ota_session *s) {
     ota_session_free_plans(s);
     free(s->plans.slots);
     ota_pool_free(s->pool);
-    float *const buffers[] = {s->buffers.residual,  s->buffers.branch,  s->buffers.merged,
-                              s->buffers.mixed,     s->buffers.inner,   s->buffers.gate,
-                              s->buffers.spare,     s->buffers.panels,  s->buffers.receiver,
-                              s->rotations.cosines, s->rotations.sines, s->cache.keys,
-                              s->cache.values};
+    float *const buffers[] = {s->buffers.residual, s->buffers.branch,    s->buffers.merged,
+                              s->buffers.mixed,    s->buffers.inner,     s->buffers.gate,
+                              s->buffers.spare,    s->buffers.beside,    s->buffers.panels,
+                              s->buffers.receiver, s->rotations.cosines, s->slopes,
+                              s->rotations.sines,  s->cache.keys,        s->cache.values};
     for (size_t k = 0; k < sizeof buffers / sizeof *buffers; k++) free(buffers[k]);
     free(s->cache.remaining);
     free(s->run.lengths);

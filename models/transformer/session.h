@@ -26,7 +26,7 @@ typedef struct ota_plan_slot {
     int64_t layer; /* ANY_LAYER or LOCAL_LAYER of attention.c, else the one */
     ota_plan *plan;
     ota_support supports[4];
-    ota_term sink;
+    ota_term terms[4];
 } ota_plan_slot;
 
 /* The points of a run at which arrays may be captured and edited; those of blocks come between. */
@@ -77,6 +77,7 @@ typedef struct ota_exits {
 typedef struct ota_session_buffers {
     float *residual;             /* the residual stream */
     float *branch;               /* what goes into or comes out of an attention or MLP */
+    float *beside;               /* what goes into the MLP of a parallel block */
     float *merged, *mixed;       /* queries, keys and values; what attention makes of them */
     float *inner, *gate, *spare; /* of an MLP */
     float *panels;               /* [threads][panel] decoded rows of weights */
@@ -109,7 +110,7 @@ typedef struct ota_edit_set {
     int64_t count, room;
 } ota_edit_set;
 
-/* Of rotary positions: [positions, head width / 2], then those of local layers. */
+/* Of rotary positions: [positions, rotary width / 2], table after table (ota_rope_table). */
 typedef struct ota_rotations {
     float *cosines, *sines;
     int64_t positions;
@@ -162,6 +163,7 @@ struct ota_session {
     ota_session_buffers buffers;
     ota_weight_buffers weights;
     ota_rotations rotations;
+    float *slopes; /* [heads] of ALiBi */
     ota_session_cache cache;
     ota_method_set methods;
     ota_plan_set plans;
@@ -198,8 +200,8 @@ void ota_session_parallel(ota_session *session, int64_t count, void (*body)(void
 void ota_session_normalise(ota_session *session, const ota_weight *weight, const float *from,
                            float *to, int64_t rows);
 /* to = activation(to), times `factor` unless NULL; all [rows, width] */
-void ota_session_activate(ota_session *session, const float *factor, float *to, int64_t rows,
-                          int64_t width);
+void ota_session_activate(ota_session *session, ota_activation activation, const float *factor,
+                          float *to, int64_t rows, int64_t width);
 
 /* Heads of a layer that are solved together. */
 typedef struct ota_view {

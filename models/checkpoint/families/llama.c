@@ -1,0 +1,221 @@
+/* Llama and its relatives.
+ *
+ *   llama     x = E[id];  x += O attention(rope, norm x);  x += down (silu(gate norm x) * up norm x)
+ *   mistral   the same, and every layer sees a window
+ *   qwen2     biases of queries, keys and values; layers from some on may see a window
+ *   qwen3     a norm of every head's queries and keys
+ *   phi3      gate and up in one matrix, queries, keys and values in another; a part of each head is rotated
+ *   olmo2     x += norm(O attention(rope norm q, rope norm k, v));  x += norm(MLP x);  norms of all heads at once
+ *   smollm3   each fourth layer has no positions
+ *   granite   embedding, scores, what blocks add and logits are scaled */
+#include "rows.h"
+
+/* ---- Llama ---- */
+
+static const ota_config_key base_keys[] = {
+    NEEDED("num_hidden_layers", "block_count", AT(layers), MOST_LAYERS),
+    NEEDED("num_attention_heads", "attention.head_count", AT(heads), MOST_HEADS),
+    INTEGER("num_key_value_heads", "attention.head_count_kv", AT(kv_heads), MOST_HEADS, 0, 0),
+    INTEGER("head_dim", "attention.key_length", AT(head_width), MOST_WIDTH, 0, 0),
+    GGUF_ONLY("attention.value_length", value_width, MOST_WIDTH),
+    GGUF_ONLY("rope.dimension_count", rotary_width, MOST_WIDTH),
+    NEEDED("hidden_size", "embedding_length", SIZE(WIDTH), MOST_WIDTH),
+    NEEDED("max_position_embeddings", "context_length", SIZE(POSITIONS), MOST_POSITIONS),
+    INTEGER("vocab_size", NULL, SIZE(VOCABULARY), MOST_WORDS, OTA_REQUIRED, 0),
+    GGUF_ONLY("vocab_size", words, MOST_WORDS),
+    NEEDED("intermediate_size", "feed_forward_length", SIZE(INNER), MOST_INNER),
+    REAL("rms_norm_eps", "attention.layer_norm_rms_epsilon", norm_epsilon, 1e-6, OTA_REQUIRED),
+    REAL("rope_theta", "rope.freq_base", rope.base, 10000, 10000),
+    ALWAYS(REAL, rope.share, 1),
+    TIED(false),
+    ALWAYS(TRUTH, scores.scaled, true),
+    TRUTH("is_causal", "attention.causal", scores.causal, true),
+};
+
+static const ota_config_key attention_bias_key[] = {
+    TRUTH("attention_bias", NULL, biases.attention, false),
+};
+
+static const ota_config_key mlp_bias_key[] = {
+    TRUTH("mlp_bias", NULL, biases.mlp, false),
+};
+
+static const ota_tensor_row outer_rows[] = {
+    PLAIN(OTA_EMBED, "embed_tokens", "token_embd", VOCABULARY, WIDTH, OTA_TIED_MAY_MISS),
+    {OTA_ROPE_DIVISORS, NULL, "rope_freqs.weight", OTA_SIZE_PAIRS, OTA_SIZE_NONE, OTA_MAY_MISS,
+     OTA_ALONE, NULL},
+    PLAIN(OTA_FINAL_NORM, "norm", "output_norm", WIDTH, NONE, 0),
+    PLAIN(OTA_HEAD, "lm_head", "output", VOCABULARY, WIDTH, OTA_TIED_MAY_MISS),
+};
+
+static const ota_tensor_row norm_rows[] = {
+    PLAIN(OTA_NORM_1, "layers.%lld.input_layernorm", "blk.%lld.attn_norm", WIDTH, NONE, 0),
+    PLAIN(OTA_NORM_2, "layers.%lld.post_attention_layernorm", "blk.%lld.ffn_norm", WIDTH, NONE, 0),
+};
+
+static const ota_tensor_row attention_rows[] = {
+    PLAIN(OTA_QUERY, "layers.%lld.self_attn.q_proj", "blk.%lld.attn_q", QUERY, WIDTH, 0),
+    PLAIN(OTA_KEY, "layers.%lld.self_attn.k_proj", "blk.%lld.attn_k", KEY, WIDTH, 0),
+    PLAIN(OTA_VALUE, "layers.%lld.self_attn.v_proj", "blk.%lld.attn_v", KEY, WIDTH, 0),
+    PLAIN(OTA_OUTPUT, "layers.%lld.self_attn.o_proj", "blk.%lld.attn_output", WIDTH, QUERY, 0),
+};
+
+static const ota_tensor_row attention_bias_rows[] = {
+    BIAS(OTA_QUERY, "layers.%lld.self_attn.q_proj", "blk.%lld.attn_q", QUERY, GROUP_INPUT_BIAS),
+    BIAS(OTA_KEY, "layers.%lld.self_attn.k_proj", "blk.%lld.attn_k", KEY, GROUP_INPUT_BIAS),
+    BIAS(OTA_VALUE, "layers.%lld.self_attn.v_proj", "blk.%lld.attn_v", KEY, GROUP_INPUT_BIAS),
+    BIAS(OTA_OUTPUT, "layers.%lld.self_attn.o_proj", "blk.%lld.attn_output", WIDTH,
+         GROUP_OUTPUT_BIAS),
+};
+
+static const ota_tensor_row mlp_rows[] = {
+    PLAIN(OTA_UP, "layers.%lld.mlp.up_proj", "blk.%lld.ffn_up", INNER, WIDTH, 0),
+    PLAIN(OTA_GATE, "layers.%lld.mlp.gate_proj", "blk.%lld.ffn_gate", INNER, WIDTH, 0),
+    PLAIN(OTA_DOWN, "layers.%lld.mlp.down_proj", "blk.%lld.ffn_down", WIDTH, INNER, 0),
+};
+
+static const ota_tensor_row mlp_bias_rows[] = {
+    BIAS(OTA_UP, "layers.%lld.mlp.up_proj", "blk.%lld.ffn_up", INNER, GROUP_MLP_BIAS),
+    BIAS(OTA_GATE, "layers.%lld.mlp.gate_proj", "blk.%lld.ffn_gate", INNER, GROUP_MLP_BIAS),
+    BIAS(OTA_DOWN, "layers.%lld.mlp.down_proj", "blk.%lld.ffn_down", WIDTH, GROUP_MLP_BIAS),
+};
+
+static const char *const prefixes[] = {"model.", "", NULL};
+
+/* ---- Mistral ---- */
+
+static const ota_config_key mistral_keys[] = {
+    INTEGER_OR_NULL("sliding_window", NULL, AT(window), MOST_POSITIONS, 4096, 0),
+    ALWAYS(TRUTH, windowed, true),
+    ALWAYS(INTEGER, local_period, EVERY_LAYER),
+};
+
+/* ---- Qwen 2 and 3 ---- */
+
+static const ota_config_key qwen_keys[] = {
+    TRUTH("use_sliding_window", NULL, windowed, false),
+    INTEGER_OR_NULL("sliding_window", NULL, AT(window), MOST_POSITIONS, 4096, 0),
+    {"max_window_layers", NULL, NULL, OTA_KEY_INTEGER_OR_NULL, AT(local_first), 0, MOST_LAYERS, 28,
+     0},
+    ALWAYS(INTEGER, local_period, EVERY_LAYER),
+};
+
+static const ota_config_key qwen3_keys[] = {
+    INTEGER("head_dim", "attention.key_length", AT(head_width), MOST_WIDTH, 128, 0),
+};
+
+static const ota_tensor_row qwen2_rows[] = {
+    BIAS(OTA_QUERY, "layers.%lld.self_attn.q_proj", "blk.%lld.attn_q", QUERY, ALONE),
+    BIAS(OTA_KEY, "layers.%lld.self_attn.k_proj", "blk.%lld.attn_k", KEY, ALONE),
+    BIAS(OTA_VALUE, "layers.%lld.self_attn.v_proj", "blk.%lld.attn_v", KEY, ALONE),
+};
+
+static const ota_tensor_row qwen3_rows[] = {
+    PLAIN(OTA_QUERY_NORM, "layers.%lld.self_attn.q_norm", "blk.%lld.attn_q_norm", HEAD, NONE, 0),
+    PLAIN(OTA_KEY_NORM, "layers.%lld.self_attn.k_norm", "blk.%lld.attn_k_norm", HEAD, NONE, 0),
+};
+
+/* ---- Phi-3 ---- */
+
+static const ota_config_key phi3_keys[] = {
+    REAL("rms_norm_eps", "attention.layer_norm_rms_epsilon", norm_epsilon, 1e-5, OTA_REQUIRED),
+    REAL("partial_rotary_factor", NULL, rope.share, 1, 0),
+    INTEGER_OR_NULL("sliding_window", "attention.sliding_window", AT(window), MOST_POSITIONS, 0, 0),
+    ALWAYS(TRUTH, windowed, true),
+    ALWAYS(INTEGER, local_period, EVERY_LAYER),
+    REAL("original_max_position_embeddings", "rope.scaling.original_context_length",
+         rope.scaling.original, 4096, 0),
+};
+
+static const ota_tensor_row phi3_rows[] = {
+    PLAIN(OTA_EMBED, "embed_tokens", "token_embd", VOCABULARY, WIDTH, OTA_TIED_MAY_MISS),
+    {OTA_ROPE_SHORTER, NULL, "rope_factors_short.weight", OTA_SIZE_PAIRS, OTA_SIZE_NONE,
+     OTA_MAY_MISS, OTA_GROUP_LONG, NULL},
+    {OTA_ROPE_LONGER, NULL, "rope_factors_long.weight", OTA_SIZE_PAIRS, OTA_SIZE_NONE, OTA_MAY_MISS,
+     OTA_GROUP_LONG, NULL},
+    PLAIN(OTA_MERGED, "layers.%lld.self_attn.qkv_proj", "blk.%lld.attn_qkv", MERGED, WIDTH, 0),
+    PLAIN(OTA_OUTPUT, "layers.%lld.self_attn.o_proj", "blk.%lld.attn_output", WIDTH, QUERY, 0),
+    PLAIN(OTA_GATE, "layers.%lld.mlp.gate_up_proj", "blk.%lld.ffn_up", INNER, WIDTH,
+          OTA_FIRST_HALF),
+    PLAIN(OTA_UP, "layers.%lld.mlp.gate_up_proj", "blk.%lld.ffn_up", INNER, WIDTH, OTA_SECOND_HALF),
+    PLAIN(OTA_DOWN, "layers.%lld.mlp.down_proj", "blk.%lld.ffn_down", WIDTH, INNER, 0),
+    PLAIN(OTA_FINAL_NORM, "norm", "output_norm", WIDTH, NONE, 0),
+    PLAIN(OTA_HEAD, "lm_head", "output", VOCABULARY, WIDTH, OTA_TIED_MAY_MISS),
+};
+
+/* ---- OLMo 2 ---- */
+
+static const ota_config_key olmo2_keys[] = {
+    REAL("rms_norm_eps", "attention.layer_norm_rms_epsilon", norm_epsilon, 1e-5, OTA_REQUIRED),
+};
+
+static const ota_tensor_row olmo2_rows[] = {
+    PLAIN(OTA_QUERY_NORM, "layers.%lld.self_attn.q_norm", "blk.%lld.attn_q_norm", QUERY, NONE, 0),
+    PLAIN(OTA_KEY_NORM, "layers.%lld.self_attn.k_norm", "blk.%lld.attn_k_norm", KEY, NONE, 0),
+    PLAIN(OTA_NORM_1_BEHIND, "layers.%lld.post_attention_layernorm", "blk.%lld.post_attention_norm",
+          WIDTH, NONE, 0),
+    PLAIN(OTA_NORM_2_BEHIND, "layers.%lld.post_feedforward_layernorm", "blk.%lld.post_ffw_norm",
+          WIDTH, NONE, 0),
+};
+
+/* ---- SmolLM 3 ---- */
+
+static const ota_config_key smollm3_keys[] = {
+    INTEGER("num_key_value_heads", "attention.head_count_kv", AT(kv_heads), MOST_HEADS, 4, 0),
+    TRUTH("use_sliding_window", NULL, windowed, false),
+    INTEGER_OR_NULL("sliding_window", NULL, AT(window), MOST_POSITIONS, 0, 0),
+    INTEGER("no_rope_layer_interval", NULL, AT(rope.spared_period), MOST_LAYERS, 4, 4),
+    REAL("rope_theta", "rope.freq_base", rope.base, 2000000, 10000),
+    TIED(true),
+};
+
+/* ---- Granite ---- */
+
+static const ota_config_key granite_keys[] = {
+    REAL("embedding_multiplier", "embedding_scale", factors.embedding, 1, 1),
+    REAL("residual_multiplier", "residual_scale", factors.branch, 1, 1),
+    REAL("attention_multiplier", "attention.scale", scores.factor, 1, 0),
+    REAL("logits_scaling", "logit_scale", factors.logits, 1, 1),
+};
+
+/* ---- the table ---- */
+
+#define LLAMA_TRAITS (OTA_ARCH_RMS | OTA_ARCH_ROTARY | OTA_ARCH_GATED)
+#define LLAMA(word, type)                                                                          \
+    .name = word, .model_type = type, .prefixes = prefixes, .activation = OTA_SILU,                \
+    .activation_key = "hidden_act"
+
+const ota_architecture ota_llama_family[] = {
+    {LLAMA("llama", "llama"), .traits = LLAMA_TRAITS | OTA_ARCH_INTERLEAVED_GGUF,
+     .keys = {LIST(base_keys), LIST(attention_bias_key), LIST(mlp_bias_key)},
+     .rows = {LIST(outer_rows), LIST(norm_rows), LIST(attention_rows), LIST(attention_bias_rows),
+              LIST(mlp_rows), LIST(mlp_bias_rows)}},
+    /* Converted files of it call themselves llama, and say nothing of a window. */
+    {LLAMA("mistral", "mistral"), .traits = LLAMA_TRAITS,
+     .keys = {LIST(base_keys), LIST(mistral_keys)},
+     .rows = {LIST(outer_rows), LIST(norm_rows), LIST(attention_rows), LIST(mlp_rows)}},
+    {LLAMA("qwen2", "qwen2"), .traits = LLAMA_TRAITS | OTA_ARCH_LAYER_TYPES,
+     .keys = {LIST(base_keys), LIST(qwen_keys)},
+     .rows = {LIST(outer_rows), LIST(norm_rows), LIST(attention_rows), LIST(qwen2_rows),
+              LIST(mlp_rows)}},
+    {LLAMA("qwen3", "qwen3"), .traits = LLAMA_TRAITS | OTA_ARCH_LAYER_TYPES,
+     .keys = {LIST(base_keys), LIST(qwen_keys), LIST(qwen3_keys), LIST(attention_bias_key)},
+     .rows = {LIST(outer_rows), LIST(norm_rows), LIST(attention_rows), LIST(attention_bias_rows),
+              LIST(qwen3_rows), LIST(mlp_rows)}},
+    {LLAMA("phi3", "phi3"), .traits = LLAMA_TRAITS | OTA_ARCH_PARTIAL,
+     .keys = {LIST(base_keys), LIST(phi3_keys)}, .rows = {LIST(norm_rows), LIST(phi3_rows)}},
+    {LLAMA("olmo2", "olmo2"), .traits = LLAMA_TRAITS,
+     .keys = {LIST(base_keys), LIST(olmo2_keys), LIST(attention_bias_key)},
+     .rows = {LIST(outer_rows), LIST(attention_rows), LIST(attention_bias_rows), LIST(olmo2_rows),
+              LIST(mlp_rows)}},
+    {LLAMA("smollm3", "smollm3"),
+     .traits = LLAMA_TRAITS | OTA_ARCH_LAYER_TYPES | OTA_ARCH_SPARED | OTA_ARCH_INTERLEAVED_GGUF,
+     .keys = {LIST(base_keys), LIST(smollm3_keys), LIST(attention_bias_key), LIST(mlp_bias_key)},
+     .rows = {LIST(outer_rows), LIST(norm_rows), LIST(attention_rows), LIST(attention_bias_rows),
+              LIST(mlp_rows), LIST(mlp_bias_rows)}},
+    {LLAMA("granite", "granite"), .traits = LLAMA_TRAITS | OTA_ARCH_INTERLEAVED_GGUF,
+     .keys = {LIST(base_keys), LIST(granite_keys), LIST(attention_bias_key), LIST(mlp_bias_key)},
+     .rows = {LIST(outer_rows), LIST(norm_rows), LIST(attention_rows), LIST(attention_bias_rows),
+              LIST(mlp_rows), LIST(mlp_bias_rows)}},
+    {0},
+};

@@ -1,0 +1,324 @@
+"""Families of models: hidden states, weights, logits and greedy words against transformers, on small random checkpoints
+whose configurations are drawn over their options.
+
+Bounds: hidden states, weights and logits within 2e-5 of their largest value."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+from program import answer
+from safetensors.numpy import load_file
+
+os.environ["HF_HUB_OFFLINE"] = "1"
+torch = pytest.importorskip("torch")
+transformers = pytest.importorskip("transformers")
+
+BOUND = 2e-5
+VOCABULARY = 53
+POSITIONS = 64
+
+Settings = dict[str, Any]
+
+
+class Family(NamedTuple):
+    config: str
+    model: str
+    draw: Callable[[np.random.Generator], Settings]
+    causal: bool = True
+
+
+def pick(generator: np.random.Generator, *choices: Any) -> Any:
+    return choices[int(generator.integers(len(choices)))]
+
+
+def truth(generator: np.random.Generator) -> bool:
+    return bool(generator.integers(2))
+
+
+def scaled_rope(generator: np.random.Generator, width: int) -> Settings:
+    """Rotary positions of a drawn kind; `width` numbers of a head are rotated."""
+    kind = pick(generator, "default", "linear", "llama3", "yarn", "longrope")
+    rope: Settings = {"rope_type": kind, "rope_theta": float(generator.uniform(100, 1e5))}
+    if kind == "linear":
+        rope |= {"factor": float(generator.uniform(1, 8))}
+    elif kind == "llama3":
+        rope |= {
+            "factor": float(generator.uniform(1, 16)), "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+            "original_max_position_embeddings": int(generator.integers(16, 400)),
+        }  # fmt: skip
+    elif kind == "yarn":
+        rope |= {
+            "factor": float(generator.uniform(1, 16)),
+            "original_max_position_embeddings": int(generator.integers(16, 400)),
+        }
+        if truth(generator):
+            rope |= {"beta_fast": float(generator.uniform(8, 40)), "beta_slow": float(generator.uniform(0.5, 4))}
+        if truth(generator):
+            rope |= {"attention_factor": float(generator.uniform(0.5, 1.5))}
+        elif truth(generator):
+            rope |= {"mscale": float(generator.uniform(0.5, 2)), "mscale_all_dim": float(generator.uniform(0.5, 2))}
+    elif kind == "longrope":
+        rope |= {
+            "factor": float(generator.uniform(1, 8)),
+            "original_max_position_embeddings": pick(generator, 16, 48),
+            "short_factor": generator.uniform(1, 3, width // 2).tolist(),
+            "long_factor": generator.uniform(1, 9, width // 2).tolist(),
+        }
+    return rope
+
+
+def llama_like(generator: np.random.Generator, **more: Any) -> Settings:
+    heads = pick(generator, 2, 4, 6)
+    width = pick(generator, 8, 16)
+    return {
+        "num_hidden_layers": pick(generator, 2, 3), "num_attention_heads": heads,
+        "num_key_value_heads": pick(generator, 1, 2, heads), "hidden_size": heads * width,
+        "intermediate_size": pick(generator, 24, 40), "max_position_embeddings": POSITIONS,
+        "tie_word_embeddings": truth(generator), "rms_norm_eps": pick(generator, 1e-6, 1e-4),
+        "rope_parameters": scaled_rope(generator, width), **more,
+    }  # fmt: skip
+
+
+def draw_mistral(generator: np.random.Generator) -> Settings:
+    settings = llama_like(generator, sliding_window=pick(generator, None, 1, 7, 100))
+    if truth(generator):
+        settings["head_dim"] = settings["hidden_size"] // settings["num_attention_heads"]
+    return settings
+
+
+def draw_qwen2(generator: np.random.Generator) -> Settings:
+    return llama_like(
+        generator,
+        use_sliding_window=truth(generator),
+        sliding_window=pick(generator, 5, 20),
+        max_window_layers=pick(generator, 0, 1, 2),
+    )
+
+
+def draw_qwen3(generator: np.random.Generator) -> Settings:
+    settings = draw_qwen2(generator) | {"attention_bias": truth(generator), "head_dim": pick(generator, 8, 24)}
+    return settings | {"rope_parameters": scaled_rope(generator, settings["head_dim"])}
+
+
+def draw_phi3(generator: np.random.Generator) -> Settings:
+    settings = llama_like(generator, sliding_window=pick(generator, None, 9), pad_token_id=0)
+    width = settings["hidden_size"] // settings["num_attention_heads"]
+    share = pick(generator, 0.5, 1.0)
+    rope: Settings = {"rope_type": "default", "rope_theta": 1000.0, "partial_rotary_factor": share}
+    if truth(generator):
+        pairs = int(width * share) // 2
+        rope |= {
+            "rope_type": "longrope", "short_factor": generator.uniform(1, 3, pairs).tolist(),
+            "long_factor": generator.uniform(1, 9, pairs).tolist(),
+        }  # fmt: skip
+    return settings | {"rope_parameters": rope, "original_max_position_embeddings": pick(generator, 16, 48)}
+
+
+def draw_olmo2(generator: np.random.Generator) -> Settings:
+    return llama_like(generator, attention_bias=truth(generator))
+
+
+def draw_smollm3(generator: np.random.Generator) -> Settings:
+    return llama_like(
+        generator, num_hidden_layers=4, attention_bias=truth(generator), mlp_bias=truth(generator),
+        use_sliding_window=truth(generator), sliding_window=pick(generator, 5, 20),
+        no_rope_layer_interval=pick(generator, 2, 4), pad_token_id=0,
+    )  # fmt: skip
+
+
+def draw_granite(generator: np.random.Generator) -> Settings:
+    return llama_like(
+        generator, attention_bias=truth(generator), mlp_bias=truth(generator),
+        embedding_multiplier=float(generator.uniform(0.5, 4)), logits_scaling=float(generator.uniform(0.5, 4)),
+        residual_multiplier=float(generator.uniform(0.3, 1)), attention_multiplier=float(generator.uniform(0.1, 1)),
+    )  # fmt: skip
+
+
+def draw_gemma(generator: np.random.Generator) -> Settings:
+    settings = llama_like(generator, head_dim=pick(generator, 8, 16), attention_bias=truth(generator))
+    return settings | {"rope_parameters": {"rope_type": "default", "rope_theta": 1000.0}, "hidden_act": pick(
+        generator, "gelu", "gelu_pytorch_tanh")}  # fmt: skip
+
+
+def draw_gemma2(generator: np.random.Generator) -> Settings:
+    settings = draw_gemma(generator)
+    settings.pop("hidden_act")
+    return settings | {
+        "query_pre_attn_scalar": pick(generator, 16, 30), "sliding_window": pick(generator, 5, 20),
+        "attn_logit_softcapping": pick(generator, None, 5.0), "final_logit_softcapping": pick(generator, None, 3.0),
+    }  # fmt: skip
+
+
+def gpt_like(generator: np.random.Generator, **more: Any) -> Settings:
+    heads, width = pick(generator, 2, 3, 6), pick(generator, 8, 16)
+    return {
+        "num_hidden_layers": pick(generator, 2, 3), "num_attention_heads": heads, "hidden_size": heads * width,
+        "tie_word_embeddings": truth(generator), **more,
+    }  # fmt: skip
+
+
+def draw_gpt_neo(generator: np.random.Generator) -> Settings:
+    settings = gpt_like(generator, num_hidden_layers=4)
+    kinds = pick(generator, [[["global", "local"], 2]], [[["global"], 1], [["local", "global", "local"], 1]])
+    return {
+        "num_layers": 4, "num_heads": settings["num_attention_heads"], "hidden_size": settings["hidden_size"],
+        "attention_types": kinds, "window_size": pick(generator, 1, 7, 20), "max_position_embeddings": POSITIONS,
+        "intermediate_size": pick(generator, None, 40), "tie_word_embeddings": settings["tie_word_embeddings"],
+    }  # fmt: skip
+
+
+def draw_gptj(generator: np.random.Generator) -> Settings:
+    settings = gpt_like(generator)
+    width = settings["hidden_size"] // settings["num_attention_heads"]
+    return {
+        "n_layer": settings["num_hidden_layers"], "n_head": settings["num_attention_heads"],
+        "n_embd": settings["hidden_size"], "n_positions": POSITIONS, "rotary_dim": pick(generator, 4, width),
+        "n_inner": pick(generator, None, 40),
+    }  # fmt: skip
+
+
+def draw_gpt_neox(generator: np.random.Generator) -> Settings:
+    share = pick(generator, 0.25, 0.5, 1.0)
+    return gpt_like(
+        generator, intermediate_size=pick(generator, 24, 40), max_position_embeddings=POSITIONS,
+        use_parallel_residual=truth(generator), attention_bias=truth(generator),
+        hidden_act=pick(generator, "gelu", "gelu_fast"),
+        rope_parameters={"rope_type": "default", "rope_theta": 500.0, "partial_rotary_factor": share},
+    )  # fmt: skip
+
+
+def draw_opt(generator: np.random.Generator) -> Settings:
+    return gpt_like(
+        generator, ffn_dim=pick(generator, 24, 40), max_position_embeddings=POSITIONS,
+        do_layer_norm_before=truth(generator), enable_bias=truth(generator), pad_token_id=1,
+        activation_function=pick(generator, "relu", "gelu"),
+    )  # fmt: skip
+
+
+def draw_bloom(generator: np.random.Generator) -> Settings:
+    settings = gpt_like(generator)
+    return {
+        "n_layer": settings["num_hidden_layers"], "n_head": settings["num_attention_heads"],
+        "hidden_size": settings["hidden_size"],
+    }  # fmt: skip
+
+
+def draw_falcon(generator: np.random.Generator) -> Settings:
+    settings = gpt_like(
+        generator, max_position_embeddings=POSITIONS, multi_query=truth(generator), parallel_attn=truth(generator),
+        new_decoder_architecture=truth(generator), bias=truth(generator), ffn_hidden_size=pick(generator, 24, 40),
+        rope_parameters={"rope_type": "default", "rope_theta": 300.0},
+    )  # fmt: skip
+    if settings["new_decoder_architecture"]:
+        settings["parallel_attn"] = True
+        settings["num_kv_heads"] = pick(generator, 1, settings["num_attention_heads"])
+        settings["num_ln_in_parallel_attn"] = pick(generator, None, 1, 2)
+    return settings
+
+
+FAMILIES = {
+    "llama": Family("LlamaConfig", "LlamaForCausalLM", llama_like),
+    "mistral": Family("MistralConfig", "MistralForCausalLM", draw_mistral),
+    "qwen2": Family("Qwen2Config", "Qwen2ForCausalLM", draw_qwen2),
+    "qwen3": Family("Qwen3Config", "Qwen3ForCausalLM", draw_qwen3),
+    "phi3": Family("Phi3Config", "Phi3ForCausalLM", draw_phi3),
+    "olmo2": Family("Olmo2Config", "Olmo2ForCausalLM", draw_olmo2),
+    "smollm3": Family("SmolLM3Config", "SmolLM3ForCausalLM", draw_smollm3),
+    "granite": Family("GraniteConfig", "GraniteForCausalLM", draw_granite),
+    "gemma": Family("GemmaConfig", "GemmaForCausalLM", draw_gemma),
+    "gpt_neo": Family("GPTNeoConfig", "GPTNeoForCausalLM", draw_gpt_neo),
+    "gptj": Family("GPTJConfig", "GPTJForCausalLM", draw_gptj),
+    "gpt_neox": Family("GPTNeoXConfig", "GPTNeoXForCausalLM", draw_gpt_neox),
+    "opt": Family("OPTConfig", "OPTForCausalLM", draw_opt),
+    "bloom": Family("BloomConfig", "BloomForCausalLM", draw_bloom),
+    "falcon": Family("FalconConfig", "FalconForCausalLM", draw_falcon),
+    "gemma2": Family("Gemma2Config", "Gemma2ForCausalLM", draw_gemma2),
+}
+
+
+def make_model(folder: Path, name: str, seed: int) -> Any:
+    """A random model in `folder`, its weights large enough that every part matters."""
+    family = FAMILIES[name]
+    settings = family.draw(np.random.default_rng([seed, *name.encode()]))
+    torch.manual_seed(seed)
+    config = getattr(transformers, family.config)(vocab_size=VOCABULARY, **{"pad_token_id": None} | settings)
+    config._attn_implementation = "eager"
+    model = getattr(transformers, family.model)(config).eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            # GPT-Neo's scores are not divided by anything, and large ones are ill-conditioned.
+            matrices = 0.07 if name == "gpt_neo" else 0.15
+            parameter.add_(torch.randn_like(parameter) * (matrices if parameter.dim() > 1 else 0.1))
+    model.save_pretrained(folder)
+    return model
+
+
+def peer_run(model: Any, ids: np.ndarray, lengths: np.ndarray | None = None) -> Any:
+    mask = None
+    if lengths is not None:
+        mask = torch.tensor(np.arange(ids.shape[1])[None] < lengths[:, None]).long()
+    with torch.no_grad():
+        return model(torch.tensor(ids), attention_mask=mask, output_hidden_states=True, output_attentions=True)
+
+
+def distance(ours: np.ndarray, peer: Any, rows: np.ndarray | None = None) -> float:
+    """Largest difference, relative to the largest value; `rows` chooses [batch, count]."""
+    wanted = peer.float().numpy()
+    difference = np.abs(ours - wanted)
+    if rows is not None:
+        difference, wanted = difference[rows], wanted[rows]
+    return float(difference.max() / np.abs(wanted).max())
+
+
+def expect_same(folder: Path, model: Any, ids: np.ndarray, lengths: np.ndarray | None = None) -> None:
+    words = []
+    if lengths is not None:
+        np.save(folder / "lengths.npy", lengths)
+        words = ["--lengths", "lengths.npy"]
+    np.save(folder / "ids.npy", ids)
+    answer(folder, "capture", "model", "--ids", "ids.npy", "--points", "all,logits", "-f", "-o", "run.safetensors", *words)
+    ours, peer = load_file(folder / "run.safetensors"), peer_run(model, ids, lengths)
+    rows = None if lengths is None else np.arange(ids.shape[1])[None] < lengths[:, None]
+    layers = len(peer.attentions)
+    names = [f"blocks.{k}.hook_resid_pre" for k in range(layers)]
+    if "ln_final.hook_normalized" in ours:
+        names.append("ln_final.hook_normalized")
+    for layer, state in enumerate(names):
+        assert distance(ours[state], peer.hidden_states[layer], rows) <= BOUND, state
+    for layer in range(layers):
+        pattern = np.moveaxis(ours[f"blocks.{layer}.attn.hook_pattern"], 1, 2)
+        assert distance(pattern, peer.attentions[layer].transpose(1, 2), rows) <= BOUND, layer
+    assert distance(ours["logits"], peer.logits, rows) <= BOUND
+
+
+def expect_same_words(folder: Path, model: Any, prompt: np.ndarray) -> None:
+    """Word for word from a cache, as the peer's: longrope turns to other divisors at its original context."""
+    np.save(folder / "ids.npy", prompt)
+    ours = answer(folder, "generate", "model", "--ids", "ids.npy", "--tokens", 12)["ids"]
+    given, past = torch.tensor(prompt[None]), None
+    for token in ours:
+        with torch.no_grad():
+            found = model(given, past_key_values=past, use_cache=True)
+        past, logits = found.past_key_values, found.logits[0, -1]
+        # A tie within rounding may go either way.
+        assert float(logits.max() - logits[token]) <= BOUND * float(logits.abs().max())
+        given = torch.tensor([[token]])
+
+
+@pytest.mark.parametrize("seed", range(int(os.environ.get("OTATTN_FAMILY_SEEDS", "2"))))
+@pytest.mark.parametrize("name", FAMILIES)
+def test_family(tmp_path: Path, name: str, seed: int) -> None:
+    model = make_model(tmp_path / "model", name, seed)
+    generator = np.random.default_rng(seed)
+    ids = generator.integers(3, VOCABULARY, size=(2, 33))
+    expect_same(tmp_path, model, ids)
+    expect_same(tmp_path, model, ids[:, :20], np.array([20, 7]))
+    if FAMILIES[name].causal:
+        expect_same_words(tmp_path, model, ids[0, :9])
