@@ -274,6 +274,7 @@ set(OTATTN_MODEL_SOURCES
     models/checkpoint/bind.c
     models/checkpoint/checkpoint.c
     models/checkpoint/config.c
+    models/checkpoint/config_finish.c
     models/checkpoint/elements.c
     models/checkpoint/families/bert.c
     models/checkpoint/families/gemma.c

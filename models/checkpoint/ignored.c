@@ -14,10 +14,6 @@
 #define PARTS OTA_IGNORED_GGUF_TENSORS
 
 /* docs/development/model-files.md prints this table: one string a line. */
-#define DECODERS                                                                                   \
-    "gpt2 gpt_neo gptj gptneox opt bloom falcon llama mistral qwen2 qwen3 phi3 olmo2 "             \
-    "smollm3 granite gemma gemma2 gemma3"
-
 static const ota_ignored table[] = {
     /* ---- config.json: any value ---- */
     {CONFIG, NULL, NULL,
@@ -65,7 +61,7 @@ static const ota_ignored table[] = {
      "directionality pooler_fc_size pooler_num_attention_heads pooler_num_fc_layers "
      "pooler_size_per_head pooler_type",
      "the pooler, which is not run"},
-    {CONFIG, DECODERS, NULL, "is_decoder", "no effect without cross attention"},
+    {CONFIG, NULL, NULL, "is_decoder", "no effect without cross attention"},
     {CONFIG, "gemma3", NULL, "_sliding_window_pattern", "layer_types beside it says the same"},
     {CONFIG, "bloom", NULL, "slow_but_exact unk_token_id offset_alibi masked_softmax_fusion",
      "how a program computes the same numbers"},
@@ -110,7 +106,7 @@ static const ota_ignored table[] = {
      "the causal mask, which is computed"},
     {HUB, "gptneox", NULL, "layers.#.attention.bias layers.#.attention.masked_bias",
      "the causal mask, which is computed"},
-    {HUB, DECODERS, NULL,
+    {HUB, NULL, NULL,
      "score.weight classifier.weight classifier.bias qa_outputs.weight qa_outputs.bias "
      "multiple_choice_head.summary.weight multiple_choice_head.summary.bias",
      "heads for other tasks"},
@@ -120,7 +116,7 @@ static const ota_ignored table[] = {
      "classifier.weight classifier.bias qa_outputs.weight qa_outputs.bias",
      "heads for other tasks"},
     {HUB, "bert", NULL, "cls.predictions.bias", "cls.predictions.decoder.bias beside it holds"},
-    {HUB, DECODERS, NULL,
+    {HUB, NULL, NULL,
      "rotary_emb.inv_freq layers.#.self_attn.rotary_emb.inv_freq "
      "layers.#.attention.rotary_emb.inv_freq h.#.self_attention.rotary_emb.inv_freq "
      "h.#.self_attention.maybe_rotary.inv_freq",

@@ -1,11 +1,10 @@
-"""Families of models: hidden states, weights, logits and greedy words against transformers, on small random checkpoints
-whose configurations are drawn over their options.
+"""Families of models: hidden states, weights, logits and greedy words against transformers, on small random
+checkpoints whose configurations are drawn over their options.
 
 Bounds: hidden states, weights and logits within 2e-5 of their largest value."""
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -50,20 +49,28 @@ def scaled_rope(generator: np.random.Generator, width: int) -> Settings:
         rope |= {"factor": float(generator.uniform(1, 8))}
     elif kind == "llama3":
         rope |= {
-            "factor": float(generator.uniform(1, 16)), "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+            "factor": float(generator.uniform(1, 16)),
+            "low_freq_factor": 1.0,
+            "high_freq_factor": 4.0,
             "original_max_position_embeddings": int(generator.integers(16, 400)),
-        }  # fmt: skip
+        }
     elif kind == "yarn":
         rope |= {
             "factor": float(generator.uniform(1, 16)),
             "original_max_position_embeddings": int(generator.integers(16, 400)),
         }
         if truth(generator):
-            rope |= {"beta_fast": float(generator.uniform(8, 40)), "beta_slow": float(generator.uniform(0.5, 4))}
+            rope |= {
+                "beta_fast": float(generator.uniform(8, 40)),
+                "beta_slow": float(generator.uniform(0.5, 4)),
+            }
         if truth(generator):
             rope |= {"attention_factor": float(generator.uniform(0.5, 1.5))}
         elif truth(generator):
-            rope |= {"mscale": float(generator.uniform(0.5, 2)), "mscale_all_dim": float(generator.uniform(0.5, 2))}
+            rope |= {
+                "mscale": float(generator.uniform(0.5, 2)),
+                "mscale_all_dim": float(generator.uniform(0.5, 2)),
+            }
     elif kind == "longrope":
         rope |= {
             "factor": float(generator.uniform(1, 8)),
@@ -78,12 +85,17 @@ def llama_like(generator: np.random.Generator, **more: Any) -> Settings:
     heads = pick(generator, 2, 4, 6)
     width = pick(generator, 8, 16)
     return {
-        "num_hidden_layers": pick(generator, 2, 3), "num_attention_heads": heads,
-        "num_key_value_heads": pick(generator, 1, 2, heads), "hidden_size": heads * width,
-        "intermediate_size": pick(generator, 24, 40), "max_position_embeddings": POSITIONS,
-        "tie_word_embeddings": truth(generator), "rms_norm_eps": pick(generator, 1e-6, 1e-4),
-        "rope_parameters": scaled_rope(generator, width), **more,
-    }  # fmt: skip
+        "num_hidden_layers": pick(generator, 2, 3),
+        "num_attention_heads": heads,
+        "num_key_value_heads": pick(generator, 1, 2, heads),
+        "hidden_size": heads * width,
+        "intermediate_size": pick(generator, 24, 40),
+        "max_position_embeddings": POSITIONS,
+        "tie_word_embeddings": truth(generator),
+        "rms_norm_eps": pick(generator, 1e-6, 1e-4),
+        "rope_parameters": scaled_rope(generator, width),
+        **more,
+    }
 
 
 def draw_mistral(generator: np.random.Generator) -> Settings:
@@ -103,7 +115,10 @@ def draw_qwen2(generator: np.random.Generator) -> Settings:
 
 
 def draw_qwen3(generator: np.random.Generator) -> Settings:
-    settings = draw_qwen2(generator) | {"attention_bias": truth(generator), "head_dim": pick(generator, 8, 24)}
+    settings = draw_qwen2(generator) | {
+        "attention_bias": truth(generator),
+        "head_dim": pick(generator, 8, 24),
+    }
     return settings | {"rope_parameters": scaled_rope(generator, settings["head_dim"])}
 
 
@@ -115,9 +130,10 @@ def draw_phi3(generator: np.random.Generator) -> Settings:
     if truth(generator):
         pairs = int(width * share) // 2
         rope |= {
-            "rope_type": "longrope", "short_factor": generator.uniform(1, 3, pairs).tolist(),
+            "rope_type": "longrope",
+            "short_factor": generator.uniform(1, 3, pairs).tolist(),
             "long_factor": generator.uniform(1, 9, pairs).tolist(),
-        }  # fmt: skip
+        }
     return settings | {"rope_parameters": rope, "original_max_position_embeddings": pick(generator, 16, 48)}
 
 
@@ -127,95 +143,132 @@ def draw_olmo2(generator: np.random.Generator) -> Settings:
 
 def draw_smollm3(generator: np.random.Generator) -> Settings:
     return llama_like(
-        generator, num_hidden_layers=4, attention_bias=truth(generator), mlp_bias=truth(generator),
-        use_sliding_window=truth(generator), sliding_window=pick(generator, 5, 20),
-        no_rope_layer_interval=pick(generator, 2, 4), pad_token_id=0,
-    )  # fmt: skip
+        generator,
+        num_hidden_layers=4,
+        attention_bias=truth(generator),
+        mlp_bias=truth(generator),
+        use_sliding_window=truth(generator),
+        sliding_window=pick(generator, 5, 20),
+        no_rope_layer_interval=pick(generator, 2, 4),
+        pad_token_id=0,
+    )
 
 
 def draw_granite(generator: np.random.Generator) -> Settings:
     return llama_like(
-        generator, attention_bias=truth(generator), mlp_bias=truth(generator),
-        embedding_multiplier=float(generator.uniform(0.5, 4)), logits_scaling=float(generator.uniform(0.5, 4)),
-        residual_multiplier=float(generator.uniform(0.3, 1)), attention_multiplier=float(generator.uniform(0.1, 1)),
-    )  # fmt: skip
+        generator,
+        attention_bias=truth(generator),
+        mlp_bias=truth(generator),
+        embedding_multiplier=float(generator.uniform(0.5, 4)),
+        logits_scaling=float(generator.uniform(0.5, 4)),
+        residual_multiplier=float(generator.uniform(0.3, 1)),
+        attention_multiplier=float(generator.uniform(0.1, 1)),
+    )
 
 
 def draw_gemma(generator: np.random.Generator) -> Settings:
     settings = llama_like(generator, head_dim=pick(generator, 8, 16), attention_bias=truth(generator))
-    return settings | {"rope_parameters": {"rope_type": "default", "rope_theta": 1000.0}, "hidden_act": pick(
-        generator, "gelu", "gelu_pytorch_tanh")}  # fmt: skip
+    return settings | {
+        "rope_parameters": {"rope_type": "default", "rope_theta": 1000.0},
+        "hidden_act": pick(generator, "gelu", "gelu_pytorch_tanh"),
+    }
 
 
 def draw_gemma2(generator: np.random.Generator) -> Settings:
     settings = draw_gemma(generator)
     settings.pop("hidden_act")
     return settings | {
-        "query_pre_attn_scalar": pick(generator, 16, 30), "sliding_window": pick(generator, 5, 20),
-        "attn_logit_softcapping": pick(generator, None, 5.0), "final_logit_softcapping": pick(generator, None, 3.0),
-    }  # fmt: skip
+        "query_pre_attn_scalar": pick(generator, 16, 30),
+        "sliding_window": pick(generator, 5, 20),
+        "attn_logit_softcapping": pick(generator, None, 5.0),
+        "final_logit_softcapping": pick(generator, None, 3.0),
+    }
 
 
 def gpt_like(generator: np.random.Generator, **more: Any) -> Settings:
     heads, width = pick(generator, 2, 3, 6), pick(generator, 8, 16)
     return {
-        "num_hidden_layers": pick(generator, 2, 3), "num_attention_heads": heads, "hidden_size": heads * width,
-        "tie_word_embeddings": truth(generator), **more,
-    }  # fmt: skip
+        "num_hidden_layers": pick(generator, 2, 3),
+        "num_attention_heads": heads,
+        "hidden_size": heads * width,
+        "tie_word_embeddings": truth(generator),
+        **more,
+    }
 
 
 def draw_gpt_neo(generator: np.random.Generator) -> Settings:
     settings = gpt_like(generator, num_hidden_layers=4)
     kinds = pick(generator, [[["global", "local"], 2]], [[["global"], 1], [["local", "global", "local"], 1]])
     return {
-        "num_layers": 4, "num_heads": settings["num_attention_heads"], "hidden_size": settings["hidden_size"],
-        "attention_types": kinds, "window_size": pick(generator, 1, 7, 20), "max_position_embeddings": POSITIONS,
-        "intermediate_size": pick(generator, None, 40), "tie_word_embeddings": settings["tie_word_embeddings"],
-    }  # fmt: skip
+        "num_layers": 4,
+        "num_heads": settings["num_attention_heads"],
+        "hidden_size": settings["hidden_size"],
+        "attention_types": kinds,
+        "window_size": pick(generator, 1, 7, 20),
+        "max_position_embeddings": POSITIONS,
+        "intermediate_size": pick(generator, None, 40),
+        "tie_word_embeddings": settings["tie_word_embeddings"],
+    }
 
 
 def draw_gptj(generator: np.random.Generator) -> Settings:
     settings = gpt_like(generator)
     width = settings["hidden_size"] // settings["num_attention_heads"]
     return {
-        "n_layer": settings["num_hidden_layers"], "n_head": settings["num_attention_heads"],
-        "n_embd": settings["hidden_size"], "n_positions": POSITIONS, "rotary_dim": pick(generator, 4, width),
+        "n_layer": settings["num_hidden_layers"],
+        "n_head": settings["num_attention_heads"],
+        "n_embd": settings["hidden_size"],
+        "n_positions": POSITIONS,
+        "rotary_dim": pick(generator, 4, width),
         "n_inner": pick(generator, None, 40),
-    }  # fmt: skip
+    }
 
 
 def draw_gpt_neox(generator: np.random.Generator) -> Settings:
     share = pick(generator, 0.25, 0.5, 1.0)
     return gpt_like(
-        generator, intermediate_size=pick(generator, 24, 40), max_position_embeddings=POSITIONS,
-        use_parallel_residual=truth(generator), attention_bias=truth(generator),
+        generator,
+        intermediate_size=pick(generator, 24, 40),
+        max_position_embeddings=POSITIONS,
+        use_parallel_residual=truth(generator),
+        attention_bias=truth(generator),
         hidden_act=pick(generator, "gelu", "gelu_fast"),
         rope_parameters={"rope_type": "default", "rope_theta": 500.0, "partial_rotary_factor": share},
-    )  # fmt: skip
+    )
 
 
 def draw_opt(generator: np.random.Generator) -> Settings:
     return gpt_like(
-        generator, ffn_dim=pick(generator, 24, 40), max_position_embeddings=POSITIONS,
-        do_layer_norm_before=truth(generator), enable_bias=truth(generator), pad_token_id=1,
+        generator,
+        ffn_dim=pick(generator, 24, 40),
+        max_position_embeddings=POSITIONS,
+        do_layer_norm_before=truth(generator),
+        enable_bias=truth(generator),
+        pad_token_id=1,
         activation_function=pick(generator, "relu", "gelu"),
-    )  # fmt: skip
+    )
 
 
 def draw_bloom(generator: np.random.Generator) -> Settings:
     settings = gpt_like(generator)
     return {
-        "n_layer": settings["num_hidden_layers"], "n_head": settings["num_attention_heads"],
+        "n_layer": settings["num_hidden_layers"],
+        "n_head": settings["num_attention_heads"],
         "hidden_size": settings["hidden_size"],
-    }  # fmt: skip
+    }
 
 
 def draw_falcon(generator: np.random.Generator) -> Settings:
     settings = gpt_like(
-        generator, max_position_embeddings=POSITIONS, multi_query=truth(generator), parallel_attn=truth(generator),
-        new_decoder_architecture=truth(generator), bias=truth(generator), ffn_hidden_size=pick(generator, 24, 40),
+        generator,
+        max_position_embeddings=POSITIONS,
+        multi_query=truth(generator),
+        parallel_attn=truth(generator),
+        new_decoder_architecture=truth(generator),
+        bias=truth(generator),
+        ffn_hidden_size=pick(generator, 24, 40),
         rope_parameters={"rope_type": "default", "rope_theta": 300.0},
-    )  # fmt: skip
+    )
     if settings["new_decoder_architecture"]:
         settings["parallel_attn"] = True
         settings["num_kv_heads"] = pick(generator, 1, settings["num_attention_heads"])
@@ -265,7 +318,9 @@ def peer_run(model: Any, ids: np.ndarray, lengths: np.ndarray | None = None) -> 
     if lengths is not None:
         mask = torch.tensor(np.arange(ids.shape[1])[None] < lengths[:, None]).long()
     with torch.no_grad():
-        return model(torch.tensor(ids), attention_mask=mask, output_hidden_states=True, output_attentions=True)
+        return model(
+            torch.tensor(ids), attention_mask=mask, output_hidden_states=True, output_attentions=True
+        )
 
 
 def distance(ours: np.ndarray, peer: Any, rows: np.ndarray | None = None) -> float:
@@ -283,7 +338,19 @@ def expect_same(folder: Path, model: Any, ids: np.ndarray, lengths: np.ndarray |
         np.save(folder / "lengths.npy", lengths)
         words = ["--lengths", "lengths.npy"]
     np.save(folder / "ids.npy", ids)
-    answer(folder, "capture", "model", "--ids", "ids.npy", "--points", "all,logits", "-f", "-o", "run.safetensors", *words)
+    answer(
+        folder,
+        "capture",
+        "model",
+        "--ids",
+        "ids.npy",
+        "--points",
+        "all,logits",
+        "-f",
+        "-o",
+        "run.safetensors",
+        *words,
+    )
     ours, peer = load_file(folder / "run.safetensors"), peer_run(model, ids, lengths)
     rows = None if lengths is None else np.arange(ids.shape[1])[None] < lengths[:, None]
     layers = len(peer.attentions)

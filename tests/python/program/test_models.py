@@ -198,12 +198,12 @@ def test_older_gemma_settings(tmp_path: Path) -> None:
     again = capture(tmp_path, tmp_path / "model", ids)
     assert all(np.array_equal(ours[name], again[name]) for name in ours)
     cases = [
-        ({"final_logit_softcapping": 30.0}, b"such models are not run"),
         ({"use_bidirectional_attention": True}, b"such models are not run"),
         ({"layer_types": types[:3]}, b"a list of one word a layer"),
         ({"layer_types": [*types[:3], "chunked_attention"]}, b"sliding_attention or full_attention"),
         ({"sliding_window": 0}, b"outside 1 to"),
-        ({"model_type": "gemma3"}, b'the architecture "gemma3" is not known'),
+        ({"model_type": "gemma3"}, b'"text_config": must be an object'),
+        ({"model_type": "gemma9"}, b'the architecture "gemma9" is not known'),
         (
             {
                 "rope_parameters": {"sliding_attention": {"rope_type": "linear", "factor": 2.0}},
@@ -543,8 +543,25 @@ def test_refusals_about_rotary_positions(tmp_path: Path) -> None:
         path.write_text(json.dumps({**config, "rope_parameters": rope}))
         refused(tmp_path, code, part, "info", "model")
 
-    for kind in ("dynamic", "yarn", "longrope"):
-        with_rope(2, f'of type "{kind}" are not known', rope_type=kind)
+    with_rope(2, 'of type "dynamic" are not known', rope_type="dynamic")
+    with_rope(2, '"high_freq_factor" in rope_parameters has no effect', rope_type="yarn")
+    yarn = {"rope_type": "yarn", "low_freq_factor": None, "high_freq_factor": None}
+    with_rope(4, '"beta_slow" and "beta_fast" must be positive and rise', **yarn, beta_fast=0.5)
+    with_rope(4, '"truncate": must be true or false', **yarn, truncate=3)
+    with_rope(4, '"attention_factor" must lie in 0 to 1000', **yarn, attention_factor=-1.0)
+    long = {"rope_type": "longrope", "low_freq_factor": None, "high_freq_factor": None}
+    with_rope(4, '"short_factor": must be a list of numbers', **long)
+    with_rope(
+        4,
+        '"long_factor": must be a list of numbers above 0',
+        **long,
+        short_factor=[1.0] * 16,
+        long_factor=[0],
+    )
+    with_rope(4, "has another length than short_factor", **long, short_factor=[1.0] * 16, long_factor=[1.0])
+    with_rope(
+        4, "longrope has 3 divisors for 16 frequencies", **long, short_factor=[1.0] * 3, long_factor=[2.0] * 3
+    )
     with_rope(4, '"factor" must lie in 1', factor=0.5)
     with_rope(4, '"factor" must lie in 1', factor=None)
     with_rope(4, "must be a number", low_freq_factor="x")

@@ -278,9 +278,9 @@ def test_scaled_rotary_positions(tmp_path: Path) -> None:
         peer = hidden_of(model, ids)
         assert distance(ours["blocks.1.hook_resid_pre"], peer.hidden_states[1]) <= STATES
         assert distance(ours["ln_final.hook_normalized"], peer.hidden_states[2]) <= STATES
-    gguf_files.write(path, {**LLAMA, "llama.rope.scaling.type": "yarn"}, draw_llama("F32"))
+    gguf_files.write(path, {**LLAMA, "llama.rope.scaling.type": "dynamic"}, draw_llama("F32"))
     done = run(tmp_path, "info", path)
-    assert done.returncode == 2 and b'of type "yarn" are not known' in done.stderr
+    assert done.returncode == 2 and b'of type "dynamic" are not known' in done.stderr
 
 
 @pytest.mark.parametrize("layers", [7, 62])
@@ -493,7 +493,7 @@ def test_rules(tmp_path: Path) -> None:
         (replace(b"llama.rope.freq_base", b"llama.rope.freq_b\nse"), "without control characters"),
         (replace(layers, gguf_files.pair("llama.block_count", 3)), "holds no tensor"),
         (replace(layers, gguf_files.pair("llama.block_count", 4096)), "outside 1 to 1024"),
-        (replace(family, gguf_files.pair("general.architecture", "gemma")), "is not known"),
+        (replace(family, gguf_files.pair("general.architecture", "gemma9")), "is not known"),
         (replace(b"blk.1.ffn_up.weight", b"blk.0.ffn_up.weight"), "is there twice"),
         (entry(1, 256, 9), '"output_norm.weight" is of type Q8_1, which is not read'),
         (entry(1, 256, 99), "is of type 99, a number that is not known here"),

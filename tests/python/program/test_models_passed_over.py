@@ -358,7 +358,7 @@ def test_places_of_rotary_settings(tmp_path: Path) -> None:
     refused: list[tuple[dict[str, Any], str]] = [
         ({"rope_parameters": llama3, "rope_scaling": short}, '"rope_scaling": differs'),
         ({"rope_parameters": {"factor": 2.0}}, '"factor" in rope_parameters has no effect'),
-        ({"rope_parameters": {**llama3, "beta_fast": 32.0}}, '"beta_fast" in rope_parameters is no key'),
+        ({"rope_parameters": {**llama3, "beta_fast": 32.0}}, '"beta_fast" in rope_parameters has no effect'),
         ({"rope_parameters": {"full_attention": llama3}}, '"full_attention" in rope_parameters is no key'),
         (
             {"rope_parameters": {"rope_theta": 50.0, "partial_rotary_factor": 0.5}},

@@ -1,0 +1,132 @@
+/* What follows from the settings of either format: sizes, layers by kind, the last checks. */
+#include "base/base.h"
+#include "config.h"
+
+void ota_config_set(ota_config *config, const ota_config_key *key, double value) {
+    void *field = (char *)config + key->offset;
+    switch (key->kind) {
+    case OTA_KEY_INTEGER:
+    case OTA_KEY_INTEGER_OR_NULL: *(int64_t *)field = (int64_t)value; break;
+    case OTA_KEY_REAL:
+    case OTA_KEY_REAL_OR_NULL: *(double *)field = value; break;
+    case OTA_KEY_TRUTH: *(bool *)field = value != 0; break;
+    case OTA_KEY_NOT: *(bool *)field = value == 0; break;
+    }
+}
+
+/* Which layers see a window, and which have no positions. */
+static void choose_layers(const ota_architecture *architecture, ota_config *config) {
+    if (!config->windowed) config->window = 0;
+    for (int64_t k = 0; config->rope.spared_period > 0 && k < config->layers; k++)
+        config->rope.spared[k] = (k + 1) % config->rope.spared_period == 0;
+    for (int64_t k = 0; config->local_period > 0 && k < config->layers; k++)
+        config->local[k] =
+            config->window > 0 && k >= config->local_first && (k + 1) % config->local_period != 0;
+    if (!ota_architecture_has(architecture, OTA_ARCH_SPARED) || config->window == 0) return;
+    /* Where a list says which layers see a window it has been read already. */
+    bool any = false;
+    for (int64_t k = 0; k < config->layers; k++) any = any || config->local[k];
+    for (int64_t k = 0; !any && k < config->layers; k++) config->local[k] = config->rope.spared[k];
+}
+
+static ota_status finish_heads(const ota_architecture *architecture, ota_config *config,
+                               const char *path, ota_error *error) {
+    const int64_t width = config->sizes[OTA_SIZE_WIDTH];
+    if (config->form.single_key && !config->form.key_groups) config->kv_heads = 1;
+    if (config->kv_heads == 0) config->kv_heads = config->heads;
+    if (config->head_width == 0 && !ota_architecture_has(architecture, OTA_ARCH_PARTIAL))
+        config->head_width = config->rotary_width;
+    if (config->head_width == 0) {
+        if (width % config->heads != 0)
+            return ota_refuse_at(error, path, 0, "the width %lld is no multiple of %lld heads",
+                                 (long long)width, (long long)config->heads);
+        config->head_width = width / config->heads;
+    }
+    if (config->heads % config->kv_heads != 0)
+        return ota_refuse_at(error, path, 0, "%lld heads are no multiple of %lld key heads",
+                             (long long)config->heads, (long long)config->kv_heads);
+    if (config->value_width != 0 && config->value_width != config->head_width)
+        return ota_refuse_at(error, path, 0,
+                             "values of %lld numbers and keys of %lld are not run together",
+                             (long long)config->value_width, (long long)config->head_width);
+    return OTA_OK;
+}
+
+static ota_status finish_rope(const ota_architecture *architecture, ota_config *config,
+                              const char *path, ota_error *error) {
+    const ota_rope_config *rope = &config->rope;
+    if (config->rotary_width == 0)
+        config->rotary_width = (int64_t)((double)config->head_width * rope->share);
+    if (config->rotary_width != config->head_width &&
+        !ota_architecture_has(architecture, OTA_ARCH_PARTIAL))
+        return ota_refuse_at(error, path, 0,
+                             "%lld of %lld numbers of a head are rotated; only all of them are run",
+                             (long long)config->rotary_width, (long long)config->head_width);
+    if (config->rotary_width < 2 || config->rotary_width > config->head_width ||
+        config->rotary_width % 2 != 0)
+        return ota_refuse_at(error, path, 0,
+                             "rotary positions need an even number of a head's %lld numbers, not "
+                             "%lld",
+                             (long long)config->head_width, (long long)config->rotary_width);
+    if (!(rope->base > 1) || rope->base > 1e12 ||
+        (ota_architecture_has(architecture, OTA_ARCH_TWO_ROPES) &&
+         (!(rope->local_base > 1) || rope->local_base > 1e12)))
+        return ota_refuse_at(error, path, 0, "rotary positions need a base above 1");
+    if (rope->scaling.kind == OTA_ROPE_LONG && rope->scaling.divisors != 0 &&
+        rope->scaling.divisors != config->rotary_width / 2)
+        return ota_refuse_at(error, path, 0, "longrope has %lld divisors for %lld frequencies",
+                             (long long)rope->scaling.divisors,
+                             (long long)(config->rotary_width / 2));
+    return OTA_OK;
+}
+
+ota_status ota_config_finish(const ota_architecture *architecture, ota_config *config,
+                             const char *path, ota_error *error) {
+    int64_t *sizes = config->sizes;
+    const int64_t width = sizes[OTA_SIZE_WIDTH];
+    ota_status status = finish_heads(architecture, config, path, error);
+    if (status == OTA_OK && ota_architecture_has(architecture, OTA_ARCH_ROTARY))
+        status = finish_rope(architecture, config, path, error);
+    if (status != OTA_OK) return status;
+    if (config->embed_width != 0 && config->embed_width != width)
+        return ota_refuse_at(error, path, 0,
+                             "embeddings of %lld numbers in blocks of %lld are not run",
+                             (long long)config->embed_width, (long long)width);
+    if (config->words != 0 && config->words != sizes[OTA_SIZE_VOCABULARY])
+        return ota_refuse_at(error, path, 0, "%lld words and an embedding of %lld rows differ",
+                             (long long)config->words, (long long)sizes[OTA_SIZE_VOCABULARY]);
+    if (!(config->norm_epsilon > 0) || !(config->norm_epsilon < 1))
+        return ota_refuse_at(error, path, 0, "the norm's epsilon must lie between 0 and 1");
+    choose_layers(architecture, config);
+    config->form.parallel |= config->form.key_groups;
+    if (!config->form.parallel) config->form.norms = 2;
+    if (config->form.norms == 0) config->form.norms = config->form.key_groups ? 2 : 1;
+    config->form.post_norm |= ota_architecture_has(architecture, OTA_ARCH_POST_NORM);
+    config->head_activation =
+        ota_architecture_has(architecture, OTA_ARCH_GELU_HEAD) ? OTA_GELU : config->activation;
+    config->rope.interleaved |= ota_architecture_has(architecture, OTA_ARCH_INTERLEAVED);
+    if (ota_architecture_has(architecture, OTA_ARCH_SCALED_EMBEDDING))
+        config->factors.embedding = __builtin_sqrt((double)width);
+    if (sizes[OTA_SIZE_INNER] == 0) sizes[OTA_SIZE_INNER] = 4 * width;
+    sizes[OTA_SIZE_POSITION_ROWS] = sizes[OTA_SIZE_POSITIONS];
+    if (ota_architecture_has(architecture, OTA_ARCH_POSITION_ROWS))
+        sizes[OTA_SIZE_POSITIONS] -= config->first_position;
+    else
+        sizes[OTA_SIZE_POSITION_ROWS] += config->first_position;
+    if (sizes[OTA_SIZE_POSITIONS] < 1)
+        return ota_refuse_at(error, path, 0, "the table of positions has none for a text");
+    sizes[OTA_SIZE_QUERY] = config->heads * config->head_width;
+    sizes[OTA_SIZE_KEY] = config->kv_heads * config->head_width;
+    sizes[OTA_SIZE_HEAD] = config->head_width;
+    sizes[OTA_SIZE_PAIRS] = config->rotary_width / 2;
+    sizes[OTA_SIZE_MERGED] = sizes[OTA_SIZE_QUERY] + 2 * sizes[OTA_SIZE_KEY];
+    return OTA_OK;
+}
+
+double ota_config_scale(const ota_config *config, int64_t layer) {
+    const int64_t divisor = config->query_scalar > 0 ? config->query_scalar : config->head_width;
+    const double scale = config->scores.factor > 0 ? config->scores.factor
+                         : config->scores.scaled   ? 1.0 / __builtin_sqrt((double)divisor)
+                                                   : 1.0;
+    return config->scores.scaled_by_layer ? scale / (double)(layer + 1) : scale;
+}
