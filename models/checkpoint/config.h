@@ -258,7 +258,7 @@ typedef struct ota_row_list {
     int count;
 } ota_row_list;
 
-enum { OTA_LISTS_MOST = 6 };
+enum { OTA_LISTS_MOST = 8 };
 
 typedef struct ota_architecture {
     const char *name, *model_type; /* general.architecture of gguf, and of hub files */

@@ -74,7 +74,10 @@ static const ota_ignored table[] = {
      "use_bidirectional_attention rope_interleaved _remove_final_layer_norm "
      "apply_residual_connection_post_layernorm alibi",
      "not run otherwise"},
-    {CONFIG, NULL, "null", "quantization_config cross_attention_hidden_size", "not run otherwise"},
+    {CONFIG, NULL, "null",
+     "quantization_config cross_attention_hidden_size attn_logit_softcapping "
+     "final_logit_softcapping",
+     "not run otherwise"},
     {CONFIG, NULL, "{}", "pruned_heads per_layer_config", "not run otherwise"},
     {CONFIG, NULL, "\"absolute\"", "position_embedding_type", "not run otherwise"},
     {CONFIG, "opt", "true", "layer_norm_elementwise_affine", "not run otherwise"},

@@ -40,10 +40,13 @@ static const ota_config_key mlp_bias_key[] = {
     TRUTH("mlp_bias", NULL, biases.mlp, false),
 };
 
-static const ota_tensor_row outer_rows[] = {
+static const ota_tensor_row embed_rows[] = {
     PLAIN(OTA_EMBED, "embed_tokens", "token_embd", VOCABULARY, WIDTH, OTA_TIED_MAY_MISS),
     {OTA_ROPE_DIVISORS, NULL, "rope_freqs.weight", OTA_SIZE_PAIRS, OTA_SIZE_NONE, OTA_MAY_MISS,
      OTA_ALONE, NULL},
+};
+
+static const ota_tensor_row end_rows[] = {
     PLAIN(OTA_FINAL_NORM, "norm", "output_norm", WIDTH, NONE, 0),
     PLAIN(OTA_HEAD, "lm_head", "output", VOCABULARY, WIDTH, OTA_TIED_MAY_MISS),
 };
@@ -188,34 +191,35 @@ static const ota_config_key granite_keys[] = {
 const ota_architecture ota_llama_family[] = {
     {LLAMA("llama", "llama"), .traits = LLAMA_TRAITS | OTA_ARCH_INTERLEAVED_GGUF,
      .keys = {LIST(base_keys), LIST(attention_bias_key), LIST(mlp_bias_key)},
-     .rows = {LIST(outer_rows), LIST(norm_rows), LIST(attention_rows), LIST(attention_bias_rows),
-              LIST(mlp_rows), LIST(mlp_bias_rows)}},
+     .rows = {LIST(embed_rows), LIST(norm_rows), LIST(attention_rows), LIST(attention_bias_rows),
+              LIST(mlp_rows), LIST(mlp_bias_rows), LIST(end_rows)}},
     /* Converted files of it call themselves llama, and say nothing of a window. */
     {LLAMA("mistral", "mistral"), .traits = LLAMA_TRAITS,
      .keys = {LIST(base_keys), LIST(mistral_keys)},
-     .rows = {LIST(outer_rows), LIST(norm_rows), LIST(attention_rows), LIST(mlp_rows)}},
+     .rows = {LIST(embed_rows), LIST(norm_rows), LIST(attention_rows), LIST(mlp_rows),
+              LIST(end_rows)}},
     {LLAMA("qwen2", "qwen2"), .traits = LLAMA_TRAITS | OTA_ARCH_LAYER_TYPES,
      .keys = {LIST(base_keys), LIST(qwen_keys)},
-     .rows = {LIST(outer_rows), LIST(norm_rows), LIST(attention_rows), LIST(qwen2_rows),
-              LIST(mlp_rows)}},
+     .rows = {LIST(embed_rows), LIST(norm_rows), LIST(attention_rows), LIST(qwen2_rows),
+              LIST(mlp_rows), LIST(end_rows)}},
     {LLAMA("qwen3", "qwen3"), .traits = LLAMA_TRAITS | OTA_ARCH_LAYER_TYPES,
      .keys = {LIST(base_keys), LIST(qwen_keys), LIST(qwen3_keys), LIST(attention_bias_key)},
-     .rows = {LIST(outer_rows), LIST(norm_rows), LIST(attention_rows), LIST(attention_bias_rows),
-              LIST(qwen3_rows), LIST(mlp_rows)}},
+     .rows = {LIST(embed_rows), LIST(norm_rows), LIST(attention_rows), LIST(attention_bias_rows),
+              LIST(qwen3_rows), LIST(mlp_rows), LIST(end_rows)}},
     {LLAMA("phi3", "phi3"), .traits = LLAMA_TRAITS | OTA_ARCH_PARTIAL,
      .keys = {LIST(base_keys), LIST(phi3_keys)}, .rows = {LIST(norm_rows), LIST(phi3_rows)}},
     {LLAMA("olmo2", "olmo2"), .traits = LLAMA_TRAITS,
      .keys = {LIST(base_keys), LIST(olmo2_keys), LIST(attention_bias_key)},
-     .rows = {LIST(outer_rows), LIST(attention_rows), LIST(attention_bias_rows), LIST(olmo2_rows),
-              LIST(mlp_rows)}},
+     .rows = {LIST(embed_rows), LIST(attention_rows), LIST(attention_bias_rows), LIST(olmo2_rows),
+              LIST(mlp_rows), LIST(end_rows)}},
     {LLAMA("smollm3", "smollm3"),
      .traits = LLAMA_TRAITS | OTA_ARCH_LAYER_TYPES | OTA_ARCH_SPARED | OTA_ARCH_INTERLEAVED_GGUF,
      .keys = {LIST(base_keys), LIST(smollm3_keys), LIST(attention_bias_key), LIST(mlp_bias_key)},
-     .rows = {LIST(outer_rows), LIST(norm_rows), LIST(attention_rows), LIST(attention_bias_rows),
-              LIST(mlp_rows), LIST(mlp_bias_rows)}},
+     .rows = {LIST(embed_rows), LIST(norm_rows), LIST(attention_rows), LIST(attention_bias_rows),
+              LIST(mlp_rows), LIST(mlp_bias_rows), LIST(end_rows)}},
     {LLAMA("granite", "granite"), .traits = LLAMA_TRAITS | OTA_ARCH_INTERLEAVED_GGUF,
      .keys = {LIST(base_keys), LIST(granite_keys), LIST(attention_bias_key), LIST(mlp_bias_key)},
-     .rows = {LIST(outer_rows), LIST(norm_rows), LIST(attention_rows), LIST(attention_bias_rows),
-              LIST(mlp_rows), LIST(mlp_bias_rows)}},
+     .rows = {LIST(embed_rows), LIST(norm_rows), LIST(attention_rows), LIST(attention_bias_rows),
+              LIST(mlp_rows), LIST(mlp_bias_rows), LIST(end_rows)}},
     {0},
 };
