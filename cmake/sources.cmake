@@ -283,6 +283,7 @@ set(OTATTN_MODEL_SOURCES
     models/checkpoint/files.c
     models/checkpoint/finite.c
     models/checkpoint/gguf.c
+    models/checkpoint/gguf_config.c
     models/checkpoint/gguf_parts.c
     models/checkpoint/ignored.c
     models/checkpoint/json_text.c

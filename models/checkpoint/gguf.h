@@ -22,6 +22,13 @@ typedef enum ota_gguf_type {
     OTA_GGUF_TYPES
 } ota_gguf_type;
 
+enum { OTA_GGUF_KEY_MOST = 1 << 10 };
+
+/* Bytes of a value of each type; 0: it says its own length. */
+extern const int64_t ota_gguf_bytes[OTA_GGUF_TYPES];
+/* An unsigned number of `size` bytes, least first. */
+uint64_t ota_gguf_number(const unsigned char *bytes, int size);
+
 typedef struct ota_gguf_pair {
     const unsigned char *key; /* in the map, key_size bytes */
     size_t key_size;

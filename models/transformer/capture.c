@@ -78,7 +78,7 @@ static bool in_block(ota_point point) {
 
 static bool exists(const ota_model *model, ota_point point) {
     const ota_architecture *row = model->architecture;
-    const ota_weight *block = model->blocks[0].weights, *whole = model->weights;
+    const ota_weight *block = model->blocks->weights, *whole = model->weights;
     const bool post = model->config.form.post_norm;
     const struct {
         unsigned need;

@@ -165,7 +165,7 @@ static const ota_config_key opt_keys[] = {
     INTEGER_OR_NULL("word_embed_proj_dim", NULL, AT(embed_width), MOST_WIDTH, 0, 0),
     ALWAYS(INTEGER, first_position, 2),
     ALWAYS(REAL, norm_epsilon, 1e-5),
-    NOT("do_layer_norm_before", NULL, form.post_norm, true),
+    NOT("do_layer_norm_before", form.post_norm, true),
     TRUTH("enable_bias", NULL, biases.attention, true),
     TRUTH("enable_bias", NULL, biases.mlp, true),
     TIED(true),

@@ -67,8 +67,8 @@ extern const ota_architecture ota_gpt_family[], ota_bert_family[], ota_llama_fam
     { hub, NULL, gguf, OTA_KEY_INTEGER_OR_NULL, at, 1, most, standard, gguf_standard }
 #define REAL_OR_NULL(hub, gguf, field, standard, gguf_standard)                                    \
     { hub, NULL, gguf, OTA_KEY_REAL_OR_NULL, AT(field), 0, 0, standard, gguf_standard }
-#define NOT(hub, gguf, field, standard)                                                            \
-    { hub, NULL, gguf, OTA_KEY_NOT, AT(field), 0, 0, standard, standard }
+#define NOT(hub, field, standard)                                                                  \
+    { hub, NULL, NULL, OTA_KEY_NOT, AT(field), 0, 0, standard, standard }
 /* A number of the family that no file says. */
 #define ALWAYS(kind, field, number)                                                                \
     { NULL, NULL, NULL, OTA_KEY_##kind, AT(field), 0, 0, number, number }
