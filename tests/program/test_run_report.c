@@ -1,4 +1,5 @@
 /* Parts of a run's report against their definitions: pooled patterns, labels, LaTeX, packed bytes. */
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -124,6 +125,43 @@ static void test_difference_has_its_interval(void **state) {
     json_decref(second);
 }
 
+static void test_numbers_are_told_in_three_digits(void **state) {
+    (void)state;
+    static const struct {
+        double value;
+        const char *word;
+    } cases[] = {{0, "0"},          {0.24, "0.240"},     {768, "768"},        {24576, "24,576"},
+                 {-1234, "-1,234"}, {3e-11, "3.00e-11"}, {1.25e7, "1.25e+07"}};
+    char word[RUN_WORD];
+    for (size_t row = 0; row < sizeof cases / sizeof cases[0]; row++) {
+        cli_run_value(cases[row].value, word);
+        assert_string_equal(word, cases[row].word);
+    }
+    cli_run_count(1976640, word);
+    assert_string_equal(word, "1,976,640");
+    cli_run_count(1e300, word);
+    assert_true(strlen(word) < RUN_WORD);
+    cli_run_share(0.002, word);
+    assert_string_equal(word, "0.2 %");
+    cli_run_between((const double[]){0.93, 0.914, 0.951}, true, word);
+    assert_string_equal(word, "93 % [91, 95]");
+    cli_run_between((const double[]){0.954, (double)NAN, (double)NAN}, false, word);
+    assert_string_equal(word, "0.954");
+    cli_run_layer_name(-1, word);
+    assert_string_equal(word, "the embedding");
+}
+
+/* A transition stands at its layer, a state at the layer that it leaves. */
+static void test_layers_have_one_number(void **state) {
+    (void)state;
+    json_t *entry = json_pack("{s:i}", "layer", 5);
+    assert_int_equal(cli_run_layer("transitions", entry, 0), 5);
+    assert_int_equal(cli_run_layer("layers", entry, 0), 4);
+    assert_int_equal(cli_run_layer("transitions", NULL, 2), 2);
+    assert_int_equal(cli_run_layer("layers", NULL, 0), -1);
+    json_decref(entry);
+}
+
 TEST_FILE(test_run_report) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_pooled_is_the_largest_of_a_block),
@@ -131,6 +169,8 @@ TEST_FILE(test_run_report) {
         cmocka_unit_test(test_latex_prints_its_text),
         cmocka_unit_test(test_packed_is_gzip_in_base64),
         cmocka_unit_test(test_difference_has_its_interval),
+        cmocka_unit_test(test_numbers_are_told_in_three_digits),
+        cmocka_unit_test(test_layers_have_one_number),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -15,7 +15,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from browser import browse, drawn_dom, has_charts, needs_browser, outline, script_json
+from browser import browse, drawn_dom, has_charts, needs_browser, outline, script_json, unfolded
 
 ROOT = Path(__file__).resolve().parents[3]
 BUILD = Path(os.environ.get("OTATTN_BUILD", ROOT / "build"))
@@ -84,6 +84,10 @@ def test_demo_tells_the_headline(demo_page: Path) -> None:
     text = demo_page.read_text(encoding="utf-8")
     assert re.search(r"<code>\[CLS\]</code> receives 16\.\d\d of them under softmax", text)
     assert text.count("Certificates, layer") >= 2
+    said = re.findall(r'<li>(.*?) <a href="#([^"]*)">', text)
+    assert len(said) == 5
+    assert said[0][0].startswith("Under softmax <code>[CLS]</code> receives 16.")
+    assert all(f' id="{name}"' in text for _, name in said)
 
 
 @needs_browser
@@ -147,7 +151,8 @@ def test_tooltips_answer_anywhere_in_a_line_chart(demo_page: Path, tmp_path: Pat
     if not has_charts(demo_page):
         pytest.skip("this build has no chart library (OTATTN_CHARTS)")
     hovered = tmp_path / "hovered.html"
-    hovered.write_text(demo_page.read_text(encoding="utf-8").replace("</body>", HOVER), encoding="utf-8")
+    text = unfolded(demo_page, tmp_path).read_text(encoding="utf-8")
+    hovered.write_text(text.replace("</body>", HOVER), encoding="utf-8")
     dom, console, _ = browse(hovered, tmp_path, "--window-size=1280,900")
     assert console == ""
     found = re.search(r'data-tips="([^"]*)"', dom)
