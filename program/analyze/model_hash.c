@@ -19,13 +19,19 @@ int run_file_hash(cli_context *context, const char *path, int64_t *bytes,
     unsigned char *piece = malloc(PIECE);
     FILE *stream = fopen(path, "rb");
     SHA2_CTX hash;
+    struct stat state = {.st_size = 0};
+    cli_progress progress;
     SHA256Init(&hash);
     *bytes = 0;
+    if (stream != NULL) (void)fstat(fileno(stream), &state);
+    cli_progress_begin(&progress, context, "hash of the model");
     for (size_t got = 1; piece != NULL && stream != NULL && got > 0 && *context->cancel == 0;) {
         got = fread(piece, 1, PIECE, stream);
         SHA256Update(&hash, piece, got);
         *bytes += (int64_t)got;
+        cli_progress_update(&progress, (double)*bytes / 1e6, (double)state.st_size / 1e6, "MB");
     }
+    cli_progress_end(&progress);
     const bool failed = piece == NULL || stream == NULL || ferror(stream);
     const int cause = errno;
     if (stream != NULL) (void)fclose(stream);
