@@ -435,8 +435,11 @@ set(OTATTN_PROGRAM_SOURCES
     program/models/capture.c
     program/models/edits.c
     program/models/generate.c
+    program/models/grid.c
     program/models/info.c
+    program/models/lens.c
     program/models/model.c
+    program/models/patch.c
     program/models/perplexity.c
     program/models/points.c
     program/models/tokenize.c

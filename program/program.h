@@ -90,7 +90,7 @@ const cli_command *cli_find_command(const char *name);
 
 cli_run cli_attend, cli_plan, cli_compare, cli_assign, cli_hamming, cli_align, cli_certify,
     cli_demo, cli_bench, cli_doctor, cli_help, cli_completions, cli_verify, cli_tokenize, cli_info,
-    cli_capture, cli_perplexity, cli_generate, cli_analyze, cli_report_command;
+    cli_capture, cli_perplexity, cli_generate, cli_analyze, cli_report_command, cli_patch, cli_lens;
 
 /* ---- flags.c ---- */
 

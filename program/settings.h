@@ -103,6 +103,7 @@ typedef struct cli_tokenize_settings {
 typedef struct cli_model_settings {
     cli_list methods, edits;
     const char *points, *weights, *scores, *residual, *exit;
+    const char *clean, *corrupt, *answer, *other, *by; /* of patch */
     cli_whole start_layer, context, stride, tokens;
     bool sample, echo, allow_nonfinite, receiver;
 } cli_model_settings;

@@ -110,6 +110,18 @@ COMMANDS = [
         " -o states.safetensors",
         "states.safetensors",
     ),
+    command(
+        "capture weights",
+        "capture gpt2 --ids ids.npy --weights 1:0 --scores 0 --receiver --edit attn.hook_pattern[key=0]*=0"
+        " -o states.safetensors",
+        "states.safetensors",
+    ),
+    command(
+        "patch",
+        "patch gpt2 --clean The~sea --corrupt The~sky --answer a --other e --point attn.hook_z -o p.html",
+        "p.html",
+    ),
+    command("lens", "lens gpt2 --text The~sea -o lens.vl.json --json", "lens.vl.json"),
     command("generate", "generate gpt2 --prompt The~sea --tokens 3 --json"),
     command("generate drawn", "generate gemma.gguf --prompt The~sea --tokens 3 --sample --method online:4"),
     command("perplexity", "perplexity gpt2 text.txt --json"),
