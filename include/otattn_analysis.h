@@ -565,17 +565,23 @@ typedef struct ota_fit {
     double row_strength;
     ota_axis axis;
     double temperature; /* NaN: hard methods have none */
-    /* 0 where any temperature gives the same plan: the scores are of the form row + column */
+    /* 0 where the pairs that carry weight say nothing about it: their scores are of the form row + column there */
     int temperature_known;
     int parameters;  /* how many numbers were fitted */
     double residual; /* of the regression, sum |dP| / sum P; NaN for hard methods */
-    double distance; /* sum |P - P'| / sum P of the worst head, P' the plan of this method */
+    /* sum |P - P'| over the mean of both masses, of the worst head, P' the plan of this method: 0 to 2 */
+    double distance;
     int explains;    /* within 1e-3, and as near as the nearest (within a factor 4, or 1e-8) */
+    /* 1: the method was given the coupling's own sums of rows, of columns for its masses */
+    int own_row_mass, own_column_mass;
+    int scores_add; /* 1: all scores are of the form row + column, any temperature gives this plan */
 } ota_fit;
 
 /* The methods that explain `coupling` [batch, heads, queries, keys] best, at most `capacity`: those that
  * explain it first, fewest parameters first, the others by distance. Scores, terms, supports and masses are those
- * of `problem`, whose method and temperature do not count. Several that explain it are an ambiguity no
+ * of `problem`, whose method and temperature do not count. Where nothing explains the coupling with the masses that the
+ * problem says, or with 1 a row, it is tried with the sums of its own rows for those that are not given, then of its own columns
+ * too; each such sum counts as a parameter. Several that explain it are an ambiguity no
  * data can settle. Parameters are rounded to the shortest decimal that explains as well. Of the options
  * threads, cpu, cancel, deadline_ns and max_rounds (0: 5000) count. Elastic columns are looked for up to 12 steps (4
  * above 2^18 pairs), prefix up to 2^12 pairs. Allocates some six copies of the coupling. */

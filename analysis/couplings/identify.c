@@ -13,6 +13,8 @@
 
 /* A candidate this near, in mass, ends the search for richer ones. */
 static const double ENOUGH = 1e-5;
+/* One further away than this explains nothing. */
+static const double EXPLAINED = 1e-3;
 
 /* Prefix plans take a solve a row, and half a hundred of them to find a temperature. */
 static const int64_t PREFIX_MOST = 64 * 64;
@@ -23,9 +25,10 @@ typedef struct search {
     ota_options options;
     double *plan; /* [cells], then potentials [heads * columns] */
     double *potential;
-    ota_fit fits[24];
+    ota_fit fits[48];
     int64_t count;
     double nearest;
+    unsigned own; /* IDENTIFY_ROWS, IDENTIFY_COLUMNS: their masses are the coupling's own sums */
 } search;
 
 /* ---- one candidate ---- */
@@ -75,7 +78,7 @@ static double distance(const search *s) {
         double apart = 0.0, mass = 0.0;
         for (int64_t k = head * pairs; k < (head + 1) * pairs && analysis_goes_on(k); k++) {
             apart += fabs(s->data.coupling[k] - s->plan[k]);
-            mass += s->data.coupling[k];
+            mass += 0.5 * (s->data.coupling[k] + s->plan[k]);
         }
         const double here = mass > 0.0 ? apart / mass : apart;
         if (!(here <= worst)) worst = here;
@@ -126,13 +129,22 @@ static void round_parameters(ota_fit *fit, double slack) {
     fit->lambda = rounded(fit->lambda, slack);
 }
 
+static int own_parameters(const search *s) {
+    const identify_data *d = &s->data;
+    const int64_t count = ((s->own & IDENTIFY_ROWS) != 0 ? d->heads * d->rows : 0) +
+                          ((s->own & IDENTIFY_COLUMNS) != 0 ? d->heads * d->columns : 0);
+    return (int)ota_int_min(count, 1 << 30);
+}
+
 /* Solves by the candidate's method, then once more with rounded parameters, and keeps the rounded ones
  * unless they explain less. */
 static ota_status consider(search *s, ota_fit fit, ota_error *error) {
     if (s->count == (int64_t)(sizeof s->fits / sizeof s->fits[0])) return OTA_OK;
     fit.parameters = (fit.temperature_known != 0) + (fit.regulariser == OTA_ENTMAX) +
                      (fit.strength > 0.0) + (fit.cap > 0.0) + (fit.row_strength > 0.0) +
-                     2 * (fit.steps > 0);
+                     2 * (fit.steps > 0) + own_parameters(s);
+    fit.own_row_mass = (s->own & IDENTIFY_ROWS) != 0;
+    fit.own_column_mass = (s->own & IDENTIFY_COLUMNS) != 0;
     ota_status status = attend(s, &fit, false, error);
     if (status < 0) return fatal(status) ? status : OTA_OK;
     fit.distance = distance(s);
@@ -431,6 +443,56 @@ static ota_status consider_all(search *s, ota_error *error) {
     return status;
 }
 
+/* Candidates whose columns carry given masses, all that a coupling of distributions may follow. */
+static ota_status consider_exact(search *s, ota_error *error) {
+    ota_status status = consider_coupled(s, 1.0, error);
+    if (status >= 0 && s->nearest > ENOUGH) status = consider_hard(s, error);
+    if (status >= 0 && s->nearest > ENOUGH)
+        status = consider_entmax(s, IDENTIFY_ROWS | IDENTIFY_COLUMNS, error);
+    return status;
+}
+
+/* From here on with the coupling's own sums for the masses of these sides; false: they are those that were tried already. */
+static bool take_own_masses(search *s, unsigned sides) {
+    identify_data *d = &s->data;
+    const int64_t lines = d->heads * d->rows, keys = d->heads * d->columns;
+    const double rows_off = off(d->row_sum, d->row_mass, lines);
+    const double columns_off = off(d->column_sum, d->column_mass, keys);
+    const double away = (sides & IDENTIFY_COLUMNS) != 0 ? rows_off + columns_off : rows_off;
+    if (away <= 1e-9 * d->mass) return false;
+    const int64_t heads = d->heads / d->batch;
+    s->own = sides;
+    ota_identify_masses(&s->base, sides, d);
+    s->base.row_mass = ota_array_of(d->row_mass, OTA_F64, d->batch, heads, 1, d->rows);
+    if ((sides & IDENTIFY_COLUMNS) != 0)
+        s->base.column_mass = ota_array_of(d->column_mass, OTA_F64, d->batch, heads, 1, d->columns);
+    return true;
+}
+
+/* The masses as given; then rows', then columns' own sums for those that are not. */
+static ota_status consider_masses(search *s, ota_error *error) {
+    const bool rows = s->base.row_mass.type != OTA_NO_TYPE;
+    const bool columns = s->base.column_mass.type != OTA_NO_TYPE;
+    ota_status status = consider_all(s, error);
+    if (status >= 0 && s->nearest > EXPLAINED && !rows && take_own_masses(s, IDENTIFY_ROWS))
+        status = consider_all(s, error);
+    const unsigned both = (rows ? 0U : IDENTIFY_ROWS) | IDENTIFY_COLUMNS;
+    if (status >= 0 && s->nearest > EXPLAINED && !columns && take_own_masses(s, both))
+        status = consider_exact(s, error);
+    return status;
+}
+
+/* Whether all scores are of the form row + column, whatever pairs carry weight. */
+static bool scores_add(search *s) {
+    identify_data *d = &s->data;
+    const double *const coupling = d->coupling;
+    for (int64_t k = 0; k < d->cells; k++) s->plan[k] = 1.0;
+    d->coupling = s->plan;
+    const identify_line line = ota_identify_regress(d, 2.0, IDENTIFY_ROWS | IDENTIFY_COLUMNS);
+    d->coupling = coupling;
+    return isnan(line.slope);
+}
+
 /* ---- ranking ---- */
 
 /* Fits that explain with as many parameters stay in the order they were tried in, the plainest first: their distances
@@ -442,7 +504,7 @@ static bool goes_before(const ota_fit *a, const ota_fit *b) {
 
 static void rank(search *s) {
     for (int64_t k = 0; k < s->count; k++)
-        s->fits[k].explains = s->fits[k].distance <= fmin(fmax(4.0 * s->nearest, 1e-8), 1e-3);
+        s->fits[k].explains = s->fits[k].distance <= fmin(fmax(4.0 * s->nearest, 1e-8), EXPLAINED);
     for (int64_t k = 1; k < s->count; k++) {
         const ota_fit fit = s->fits[k];
         int64_t place = k;
@@ -502,12 +564,14 @@ static ota_status explain(const ota_problem *problem, const ota_options *options
         const int64_t keys = s->data.heads * s->data.columns;
         s->plan = malloc((size_t)(s->data.cells + keys) * sizeof *s->plan);
         s->potential = s->plan == NULL ? NULL : s->plan + s->data.cells;
-        status = s->plan != NULL ? consider_all(s, error)
+        status = s->plan != NULL ? consider_masses(s, error)
                                  : analysis_fail(error, OTA_ENOMEM, "coupling", "use fewer heads",
                                                  "no memory for %" PRId64 " pairs", s->data.cells);
     }
     if (status >= 0) {
         rank(s);
+        const bool add = scores_add(s);
+        for (int64_t k = 0; k < s->count; k++) s->fits[k].scores_add = add;
         *count = ota_int_min(s->count, capacity);
         memcpy(fits, s->fits, (size_t)*count * sizeof *fits);
         status = OTA_OK;

@@ -38,6 +38,8 @@ typedef struct identify_line {
 ota_status ota_identify_open(const ota_problem *problem, const ota_options *options,
                              const double *coupling, identify_data *data, ota_error *error);
 void ota_identify_close(identify_data *data);
+/* The masses of `problem` anew; `own`: of IDENTIFY_ROWS and IDENTIFY_COLUMNS those that are the coupling's own sums. */
+void ota_identify_masses(const ota_problem *problem, unsigned own, identify_data *data);
 
 /* The best line at `order` with the effects of `sides`; fills a and b. */
 identify_line ota_identify_regress(identify_data *data, double order, unsigned sides);

@@ -37,7 +37,8 @@ static double mass_at(const ota_array *x, int64_t sequence, int64_t head, int64_
                               : ((const double *)x->data)[at];
 }
 
-static void read_masses(const ota_problem *problem, int64_t heads_each, identify_data *d) {
+void ota_identify_masses(const ota_problem *problem, unsigned own, identify_data *d) {
+    const int64_t heads_each = d->heads / d->batch;
     const bool rows_given = problem->row_mass.type != OTA_NO_TYPE;
     const bool columns_given = problem->column_mass.type != OTA_NO_TYPE;
     for (int64_t head = 0; head < d->heads && ota_analysis_goes_on(); head++) {
@@ -56,6 +57,7 @@ static void read_masses(const ota_problem *problem, int64_t heads_each, identify
             double mu = any ? 1.0 : 0.0;
             if (any && rows_given)
                 mu = mass_at(&problem->row_mass, head / heads_each, head % heads_each, i);
+            if ((own & IDENTIFY_ROWS) != 0) mu = d->row_sum[line];
             d->row_mass[line] = mu;
             total += mu;
         }
@@ -64,6 +66,7 @@ static void read_masses(const ota_problem *problem, int64_t heads_each, identify
             nu[j] *= usable > 0 ? total / (double)usable : 0.0;
             if (columns_given)
                 nu[j] = mass_at(&problem->column_mass, head / heads_each, head % heads_each, j);
+            if ((own & IDENTIFY_COLUMNS) != 0) nu[j] = d->column_sum[head * d->columns + j];
         }
     }
 }
@@ -149,8 +152,8 @@ ota_status ota_identify_open(const ota_problem *problem, const ota_options *opti
                                      d->scores, error);
     }
     if (status < 0) return status;
-    read_masses(problem, heads_each, d);
     add_up(d);
+    ota_identify_masses(problem, 0, d);
     find_parts(d);
     if (d->mass > 0.0) return OTA_OK;
     return analysis_fail(error, OTA_EINVAL, "coupling", "give a plan that carries mass",

@@ -19,10 +19,12 @@ typedef struct judgement {
     char method[sizeof((ota_fit *)NULL)->method];
     double *row_mass; /* what every row carries, where that is not 1 and no mass was named */
     double common_mass;
+    double *own_mass; /* the coupling's own sums of rows, then of columns, where these explain it */
     ota_fit fits[FITS];
     int64_t fit_count;
     ota_certificate certificate, *heads;
-    double distance; /* sum |P - P'| / sum P of the worst head, P' the method's plan; NaN: none */
+    /* sum |P - P'| over the mean of both masses, of the worst head, P' the method's plan; NaN: none */
+    double distance;
     bool solved;
 } judgement;
 
@@ -93,6 +95,42 @@ static void set_masses(judgement *j) {
     j->problem.problem.row_mass = ota_array_of(j->row_mass, OTA_F64, 1, 1, 1, j->problem.queries);
 }
 
+/* Which sums of the coupling a fit had for its masses. */
+static const char *own_masses(const ota_fit *fit) {
+    if (fit->own_column_mass == 0) return fit->own_row_mass != 0 ? "rows" : "";
+    return fit->own_row_mass != 0 ? "rows and columns" : "columns";
+}
+
+/* The masses with which the fit was found: sums of the coupling, a head each. */
+static int take_own_masses(cli_context *context, judgement *j) {
+    const cli_problem *of = &j->problem;
+    const ota_fit *fit = &j->fits[0];
+    const int64_t heads = of->batch * of->heads, rows = of->queries, keys = of->keys;
+    if (fit->own_row_mass == 0 && fit->own_column_mass == 0) return 0;
+    const size_t count = (size_t)(heads * (rows + keys));
+    const int code = cli_memory(context, count * sizeof(double), "masses", &j->own_mass);
+    if (code != 0) return code;
+    double *const row = j->own_mass, *const column = row + heads * rows;
+    const double *p = j->coupling->data;
+    memset(j->own_mass, 0, count * sizeof(double));
+    for (int64_t line = 0; line < heads * rows; line++) {
+        for (int64_t k = 0; k < keys; k++) {
+            row[line] += p[line * keys + k];
+            column[line / rows * keys + k] += p[line * keys + k];
+        }
+    }
+    ota_problem *problem = &j->problem.problem;
+    if (fit->own_row_mass != 0)
+        problem->row_mass = ota_array_of(row, OTA_F64, of->batch, of->heads, 1, rows);
+    const bool massless =
+        problem->columns == OTA_COLUMNS_FREE || problem->columns == OTA_COLUMNS_PREFIX;
+    if (fit->own_column_mass != 0 && !massless)
+        problem->column_mass = ota_array_of(column, OTA_F64, of->batch, of->heads, 1, keys);
+    cli_warn(context, "no masses are named: the coupling's own sums of %s are taken",
+             own_masses(fit));
+    return 0;
+}
+
 static int identify(cli_context *context, judgement *j) {
     const size_t copies = 9, bytes = copies * j->coupling->count * sizeof(double);
     void *probe;
@@ -111,8 +149,16 @@ static int identify(cli_context *context, judgement *j) {
     }
     memcpy(j->method, j->fits[0].method, sizeof j->method);
     cli_problem_free(&j->problem);
+    /* Rules that take no masses of columns do not use what was named either. */
+    const char *const named = context->settings.masses.column;
+    const bool massless =
+        j->fits[0].axis == OTA_AXIS_ROWS &&
+        (j->fits[0].columns == OTA_COLUMNS_FREE || j->fits[0].columns == OTA_COLUMNS_PREFIX);
+    if (massless) context->settings.masses.column = NULL;
     code = build(context, j->method, &j->problem);
+    context->settings.masses.column = named;
     if (code == 0) set_masses(j);
+    if (code == 0) code = take_own_masses(context, j);
     return code;
 }
 
@@ -124,7 +170,7 @@ static double furthest(const judgement *j, const double *plan) {
         double apart = 0.0, mass = 0.0;
         for (int64_t k = head * pairs; k < (head + 1) * pairs; k++) {
             apart += fabs(p[k] - plan[k]);
-            mass += p[k];
+            mass += 0.5 * (p[k] + plan[k]);
         }
         worst = fmax(worst, mass > 0.0 ? apart / mass : apart);
     }
@@ -188,9 +234,12 @@ static int ties(const judgement *j) {
 
 static json_t *fit_json(const ota_fit *fit) {
     json_t *object = cli_json_put(
-        json_object(), "method:s distance:r residual:r explains:b parameters:i temperature:r",
+        json_object(),
+        "method:s distance:r residual:r explains:b parameters:i temperature:r own_row_mass:b "
+        "own_column_mass:b",
         fit->method, fit->distance, fit->residual, fit->explains != 0, fit->parameters,
-        fit->temperature_known ? fit->temperature : (double)NAN);
+        fit->temperature_known ? fit->temperature : (double)NAN, fit->own_row_mass != 0,
+        fit->own_column_mass != 0);
     const struct {
         const char *name;
         double value;
@@ -204,11 +253,23 @@ static json_t *fit_json(const ota_fit *fit) {
     return object;
 }
 
+/* KL(P | P') per unit of mass, which the gap over the temperature is for softmax with hard rules; NaN: another method. */
+static double gap_in_nats(const judgement *j) {
+    const ota_problem *p = &j->problem.problem;
+    const bool hard = p->rows == OTA_ROWS_HARD &&
+                      (p->columns == OTA_COLUMNS_FREE || p->columns == OTA_COLUMNS_EXACT);
+    if (!j->solved || p->regulariser != OTA_SOFTMAX || !hard) return (double)NAN;
+    double mass = 0.0;
+    for (size_t k = 0; k < j->coupling->count; k++) mass += ((const double *)j->coupling->data)[k];
+    const double temperature = p->temperature > 0.0 ? p->temperature : 1.0;
+    return mass > 0.0 ? fmax(j->certificate.gap, 0.0) / (temperature * mass) : (double)NAN;
+}
+
 static int print_json(cli_context *context, const judgement *j) {
     json_t *object = cli_json_put(cli_json_result(context, ota_status_word(OTA_OK)),
-                                  "method:s problem:o distance:r certificate:o", j->method,
-                                  cli_problem_json(&j->problem), j->distance,
-                                  cli_certificate_json(&j->certificate));
+                                  "method:s problem:o distance:r divergence_nats:r certificate:o",
+                                  j->method, cli_problem_json(&j->problem), j->distance,
+                                  gap_in_nats(j), cli_certificate_json(&j->certificate));
     if (j->row_mass != NULL)
         (void)json_object_set_new(object, "row_mass", cli_json_real(j->common_mass));
     if (context->settings.output.per_head) {
@@ -221,8 +282,9 @@ static int print_json(cli_context *context, const judgement *j) {
         json_t *fits = json_array();
         for (int64_t k = 0; k < j->fit_count; k++)
             (void)json_array_append_new(fits, fit_json(&j->fits[k]));
-        (void)cli_json_put(object, "fits:o ambiguous:b temperature_known:b", fits, ties(j) > 1,
-                           j->fits[0].temperature_known != 0);
+        (void)cli_json_put(object, "fits:o ambiguous:b temperature_known:b scores_add:b", fits,
+                           ties(j) > 1, j->fits[0].temperature_known != 0,
+                           j->fits[0].scores_add != 0);
     }
     (void)json_object_set(object, "warnings", context->warnings);
     return cli_print_json(stdout, object);
@@ -230,13 +292,20 @@ static int print_json(cli_context *context, const judgement *j) {
 
 static int print_text(const judgement *j) {
     (void)printf("judged as   %s\n", j->method);
-    (void)printf("distance    %.3g of the mass from that method's own plan\n", j->distance);
+    (void)printf("distance    %.3g from that method's own plan (0 the same, 2 nothing in common)\n",
+                 j->distance);
     cli_certificate_print(stdout, &j->certificate);
+    const double nats = gap_in_nats(j);
+    if (!isnan(nats)) (void)printf("divergence  %.3g nats from that plan, a unit of mass\n", nats);
     if (j->fit_count == 0) return 0;
-    (void)printf("\n%-56s %10s %10s\n", "method", "distance", "explains");
+    bool own = false;
+    for (int64_t k = 0; k < j->fit_count; k++) own = own || own_masses(&j->fits[k])[0] != '\0';
+    (void)printf("\n%-56s %10s %10s%s\n", "method", "distance", "explains",
+                 own ? "  own masses" : "");
     for (int64_t k = 0; k < j->fit_count; k++) {
-        (void)printf("%-56s %10.3g %10s\n", j->fits[k].method, j->fits[k].distance,
-                     j->fits[k].explains ? "yes" : "no");
+        const char *masses = own_masses(&j->fits[k]);
+        (void)printf("%-56s %10.3g %10s%s%s\n", j->fits[k].method, j->fits[k].distance,
+                     j->fits[k].explains ? "yes" : "no", masses[0] != '\0' ? "  " : "", masses);
     }
     if (ties(j) == 0) (void)printf("\nNo method explains this coupling.\n");
     if (ties(j) > 1) {
@@ -244,7 +313,9 @@ static int print_text(const judgement *j) {
     }
     if (!j->fits[0].temperature_known && !isnan(j->fits[0].temperature)) {
         (void)printf(
-            "\nThe scores are of the form row + column: any temperature gives this plan.\n");
+            j->fits[0].scores_add
+                ? "\nThe scores are of the form row + column: any temperature gives this plan.\n"
+                : "\nThe pairs that carry weight are too few to tell the temperature.\n");
     }
     return 0;
 }
@@ -255,7 +326,8 @@ int cli_certify_coupling(cli_context *context) {
     if (j == NULL) return cli_fail(&context->error, CLI_EXIT_LIMIT, "there is no memory left");
     /* Narrow scores are exact in f64, and so is what is said about them. */
     if (context->settings.output.dtype == NULL) context->settings.output.dtype = "f64";
-    (void)snprintf(j->method, sizeof j->method, "%s", named != NULL ? named : "softmax");
+    /* A search needs a rule that takes all masses; which one plays no part. */
+    (void)snprintf(j->method, sizeof j->method, "%s", named != NULL ? named : "softmax/relaxed:1");
     int code = build(context, j->method, &j->problem);
     if (code == 0) code = load_coupling(context, j);
     if (code == 0) code = find_common_mass(context, j);
@@ -265,6 +337,7 @@ int cli_certify_coupling(cli_context *context) {
     if (code == 0) code = context->settings.output.json ? print_json(context, j) : print_text(j);
     cli_problem_free(&j->problem);
     free(j->row_mass);
+    free(j->own_mass);
     free(j->heads);
     free(j);
     return code;

@@ -658,6 +658,9 @@ class Fit(ctypes.Structure):
         ("residual", ctypes.c_double),
         ("distance", ctypes.c_double),
         ("explains", ctypes.c_int),
+        ("own_row_mass", ctypes.c_int),
+        ("own_column_mass", ctypes.c_int),
+        ("scores_add", ctypes.c_int),
     )
 
 

@@ -106,6 +106,63 @@ static void plans_are_traced(void **unused) {
     free(x);
 }
 
+/* Plans of uneven masses that nobody names: the sums of the coupling are tried where those of 1 a row explain nothing, rows'
+ * before columns'; which of them the fit had is told, and each counts as a parameter. */
+static void own_masses_are_tried(void **unused) {
+    (void)unused;
+    static const struct {
+        const char *method, *found;
+        int rows, columns;
+    } table[] = {{"softmax", "softmax{temperature=0.75}", 1, 0},
+                 {"sparsemax", "sparsemax{temperature=0.75}", 1, 0},
+                 {"softmax/exact", "softmax/exact{temperature=0.75}", 1, 1},
+                 {"entmax:1.5/exact", "entmax:1.5/exact{temperature=0.75}", 1, 1},
+                 {"hard/exact", "hard/exact", 1, 1}};
+    uint64_t state = 23;
+    setting *const x = malloc(sizeof *x);
+    for (size_t k = 0; k < 3 * sizeof table / sizeof table[0]; k++) {
+        draw(&state, true, x);
+        solve(x, table[k / 3].method, 0.75);
+        ota_problem unnamed = x->problem;
+        /* The masses of columns alone, those of rows alone, neither. */
+        if (k % 3 != 0) unnamed.column_mass = (ota_array){.data = NULL};
+        if (k % 3 != 1) unnamed.row_mass = (ota_array){.data = NULL};
+        const int rows = k % 3 != 1 ? table[k / 3].rows : 0;
+        const int columns = k % 3 != 0 ? table[k / 3].columns : 0;
+        ota_fit fits[FITS];
+        ota_error error = {.message = ""};
+        int64_t count = 0;
+        if (ota_identify(&unnamed, NULL, x->plan, fits, FITS, &count, &error) != OTA_OK)
+            fail_msg("%s: %s", table[k / 3].method, error.message);
+        assert_string_equal(fits[0].method, table[k / 3].found);
+        assert_true(fits[0].explains);
+        assert_int_equal(fits[0].own_row_mass, rows);
+        assert_int_equal(fits[0].own_column_mass, columns);
+        assert_true(fits[0].parameters >= HEADS * (N * rows + M * columns));
+        for (int64_t t = 0; t < count; t++) assert_true(fits[t].distance <= 2.0);
+    }
+    free(x);
+}
+
+/* A plan of few pairs leaves the temperature open though the scores are of no such form as row + column. */
+static void open_temperatures_are_told_from_sums(void **unused) {
+    (void)unused;
+    uint64_t state = 29;
+    double scores[N * M], plan[N * M];
+    for (int turn = 0; turn < 2; turn++) {
+        for (int k = 0; k < N * M; k++) {
+            scores[k] = turn == 0 ? normal(&state) : (double)(k / M) - 0.5 * (double)(k % M);
+            plan[k] = k % M == k / M ? 1.0 : 0.0;
+        }
+        ota_problem problem = {.size = sizeof problem};
+        problem.scores = ota_array_of(scores, OTA_F64, 1, 1, N, M);
+        ota_fit fits[FITS];
+        int64_t count = 0;
+        assert_int_equal(ota_identify(&problem, NULL, plan, fits, FITS, &count, NULL), OTA_OK);
+        for (int64_t t = 0; t < count; t++) assert_int_equal(fits[t].scores_add, turn);
+    }
+}
+
 /* Plans that leave the targets of the keys alone, one of which is 0: no cap says how much such a key takes. */
 static void a_key_without_a_target(void **unused) {
     (void)unused;
@@ -465,6 +522,8 @@ static void refusals(void **unused) {
 TEST_FILE(test_identify) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(plans_are_traced),
+        cmocka_unit_test(own_masses_are_tried),
+        cmocka_unit_test(open_temperatures_are_told_from_sums),
         cmocka_unit_test(a_key_without_a_target),
         cmocka_unit_test(hard_plans_are_traced),
         cmocka_unit_test(all_candidates),

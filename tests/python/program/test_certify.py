@@ -234,6 +234,56 @@ def test_own_plans_are_traced(tmp_path: Path, method: str, flags: tuple[str, ...
     spec.check("DER-27", told["distance"], 1e-7)
 
 
+@pytest.mark.parametrize("method", ["softmax/exact", "softmax/relaxed:0.7", "entmax:1.5/exact", "hard/exact"])
+@pytest.mark.parametrize("said", ["nothing", "both"])
+def test_plans_of_uneven_masses_are_traced(tmp_path: Path, method: str, said: str) -> None:
+    generator = np.random.default_rng(9)
+    scores = generator.normal(size=(12, 10))
+    save(
+        tmp_path,
+        scores=scores,
+        a=generator.dirichlet(2 * np.ones(12)),
+        b=generator.dirichlet(2 * np.ones(10)),
+    )
+    masses = ("--row-mass", "a.npy", "--column-mass", "b.npy")
+    words = ("--temperature", "0.5", "--tolerance", "1e-11", "--max-rounds", "100000", *masses)
+    answer(tmp_path, "plan", "scores.npy", "-o", "coupling.npy", "--method", method, *words)
+    told = judged(tmp_path, scores, np.load(tmp_path / "coupling.npy"), *(masses if said == "both" else ()))
+    expected = method if said == "both" else re.sub("relaxed:0.7", "exact", method)
+    assert told["method"] == (expected if method.startswith("hard") else f"{expected}{{temperature=0.5}}")
+    assert told["distance"] <= 1e-7 and told["certificate"]["row_error"] <= 1e-7
+    assert all(0 <= fit["distance"] <= 2 for fit in told["fits"])
+    own = said != "both"
+    assert (told["fits"][0]["own_row_mass"], told["fits"][0]["own_column_mass"]) == (own, own)
+    assert any("own sums of rows and columns" in warning for warning in told["warnings"]) == own
+    done = run(tmp_path, "certify", "--scores", "scores.npy", "--coupling", "coupling.npy")
+    assert b"rows and columns" in done.stdout and b"row + column" not in done.stdout
+
+
+def test_no_masses_of_columns_for_rules_without_any(tmp_path: Path) -> None:
+    """Column masses that a search may use are no obstacle where free columns explain the plan."""
+    save(tmp_path, b=np.linspace(1, 2, 22))
+    told = judged(tmp_path, SCORES, softmax(SCORES, 0.5), "--column-mass", "b.npy")
+    assert told["method"] == "softmax{temperature=0.5}" and told["distance"] <= 1e-13
+
+
+def test_divergences_and_open_temperatures(tmp_path: Path) -> None:
+    p, q = softmax(SCORES, 0.5), softmax(SCORES, 0.6)
+    told = judged(tmp_path, SCORES, q, "--method", "softmax", "--temperature", "0.5")
+    expected = float((q * np.log(q / p)).sum() / 18)
+    spec.check("DER-27", abs(told["divergence_nats"] - expected), 1e-12)
+    # Permutations that are no plan of these scores: their pairs have row and column effects for any scores.
+    said = 0
+    for seed in range(6):
+        chosen = np.eye(7)[np.random.default_rng(seed).permutation(7)]
+        told = judged(tmp_path, SCORES[:7, :7], chosen)
+        assert not told["scores_add"]
+        text = run(tmp_path, "certify", "--scores", "scores.npy", "--coupling", "coupling.npy").stdout
+        assert b"row + column" not in text
+        said += b"too few to tell the temperature" in text
+    assert said > 0
+
+
 def test_prefix_plans_are_traced(tmp_path: Path) -> None:
     scores = np.random.default_rng(8).normal(size=(12, 15))
     save(tmp_path, scores=scores)
