@@ -3,7 +3,10 @@
  *     d = b - a;   interval [d - sqrt((b - b_low)^2 + (a_high - a)^2), d + sqrt((b_high - b)^2 + (a - a_low)^2)]
  *
  * from the means a, b and the ends of their own 95 % intervals, as for independent samples: on the same
- * text the two are correlated, and the interval is then too wide rather than too narrow. */
+ * text the two are correlated, and the interval is then too wide rather than too narrow.
+ *
+ * Runs of unlike depths are held side by side at the same share of the depth: entry i of m beside entry
+ * i (n - 1) / (m - 1) of n, to the nearest, so that first stands beside first and last beside last. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,7 +29,7 @@ typedef struct farthest {
     const run_measure *of;
     const json_t *first, *second;
     double apart;
-    int layer;
+    int layers[2];
 } farthest;
 
 enum { TOLD = 4, ANSWER = 480 };
@@ -39,6 +42,7 @@ typedef struct comparison {
     cli_cells *cells; /* of the page's table */
     cli_text csv;
     size_t compared, separate;
+    bool aligned; /* some layers stand beside one of another number */
 } comparison;
 
 /* A measure is told once, at its farthest. */
@@ -54,7 +58,7 @@ static void note_farthest(comparison *to, farthest found) {
     }
 }
 
-static void add_row(comparison *to, const run_measure *of, const char *key, int layer,
+static void add_row(comparison *to, const run_measure *of, const char *key, const int layers[2],
                     const json_t *first, const json_t *second) {
     double numbers[3];
     cli_run_difference(first, second, numbers);
@@ -63,20 +67,22 @@ static void add_row(comparison *to, const run_measure *of, const char *key, int 
     const bool separate = numbers[1] > 0 || numbers[2] < 0;
     to->compared++;
     to->separate += separate;
+    to->aligned = to->aligned || layers[0] != layers[1];
     if (spread > 0 && separate && of->first && strcmp(key, of->key) == 0)
-        note_farthest(to, (farthest){of, first, second, fabs(numbers[0]) / spread, layer});
+        note_farthest(
+            to, (farthest){of, first, second, fabs(numbers[0]) / spread, {layers[0], layers[1]}});
     if (spread > 0)
         (void)json_array_append_new(
             to->rows, json_pack("{s:s, s:i, s:f, s:f, s:o, s:o, s:b}", "measure", key, "layer",
-                                layer, "value", numbers[0] / spread, "difference", numbers[0],
+                                layers[0], "value", numbers[0] / spread, "difference", numbers[0],
                                 "lower", cli_json_real(numbers[1]), "upper",
                                 cli_json_real(numbers[2]), "separate", separate));
     cli_cell(to->cells, key);
-    cli_cell_format(to->cells, "%d", layer);
+    for (int run = 0; run < 2; run++) cli_cell_format(to->cells, "%d", layers[run]);
     cli_cell_number(to->cells, cli_run_number(first, "mean"));
     cli_cell_number(to->cells, cli_run_number(second, "mean"));
     for (int index = 0; index < 3; index++) cli_cell_number(to->cells, numbers[index]);
-    (void)fprintf(to->csv.stream, "%s,%s,%d", of->part, key, layer);
+    (void)fprintf(to->csv.stream, "%s,%s,%d,%d", of->part, key, layers[0], layers[1]);
     const double values[] = {cli_run_number(first, "mean"), cli_run_number(second, "mean"),
                              numbers[0], numbers[1], numbers[2]};
     for (size_t index = 0; index < sizeof values / sizeof values[0]; index++)
@@ -87,11 +93,15 @@ static void add_row(comparison *to, const run_measure *of, const char *key, int 
 static void add_key(const run_page *page, comparison *to, const run_measure *of, const char *key) {
     const json_t *first = json_object_get(page->runs[0].metrics, of->part);
     const json_t *second = json_object_get(page->runs[1].metrics, of->part);
-    for (size_t index = 0; index < json_array_size(first) && index < json_array_size(second);
-         index++)
-        add_row(to, of, key, cli_run_layer(of->part, json_array_get(first, index), index),
-                json_object_get(json_array_get(first, index), key),
-                json_object_get(json_array_get(second, index), key));
+    const size_t count = json_array_size(first), others = json_array_size(second);
+    const size_t steps = count > 1 ? count - 1 : 1;
+    for (size_t index = 0; index < count && others > 0; index++) {
+        const size_t beside = (index * (others - 1) + steps / 2) / steps;
+        const json_t *a = json_array_get(first, index), *b = json_array_get(second, beside);
+        const int layers[2] = {cli_run_layer(of->part, a, index),
+                               cli_run_layer(of->part, b, beside)};
+        add_row(to, of, key, layers, json_object_get(a, key), json_object_get(b, key));
+    }
 }
 
 static bool same_text(const run_page *page) {
@@ -104,9 +114,13 @@ static void show(run_page *page, comparison *to) {
     cli_run_say(page,
                 "Second less first: %s less %s. Of %zu means compared, %zu differ by an interval "
                 "that leaves out 0. Intervals are those of independent samples, which are too "
-                "wide when both runs read the same text; %s.",
+                "wide when both runs read the same text; %s.%s",
                 cli_run_name(page, 1), cli_run_name(page, 0), to->compared, to->separate,
-                same_text(page) ? "these did" : "these read different texts");
+                same_text(page) ? "these did" : "these read different texts",
+                to->aligned
+                    ? " The models have different numbers of layers: each layer of the first "
+                      "stands beside the one of the second at the same share of the depth."
+                    : "");
     (void)snprintf(words, sizeof words,
                    "Heat map of measures by layer: difference of the two runs in standard "
                    "deviations of the first. %zu of %zu differences are separate from 0.",
@@ -147,23 +161,30 @@ static void answer(run_page *page, comparison *to) {
     cli_answer answers[TOLD + 2] = {{texts[0], "all differences", "compare"}};
     size_t count = 1;
     (void)snprintf(texts[0], ANSWER,
-                   "%zu of %zu means of %.80s and %.80s differ by an interval that leaves out 0.",
-                   to->separate, to->compared, cli_run_name(page, 0), cli_run_name(page, 1));
+                   "%zu of %zu means of %.80s and %.80s differ by an interval that leaves out 0.%s",
+                   to->separate, to->compared, cli_run_name(page, 0), cli_run_name(page, 1),
+                   to->aligned
+                       ? " The models have different numbers of layers, which stand side by "
+                         "side at the same share of the depth."
+                       : "");
     if (say_perplexities(page, texts[count])) {
         answers[count] = (cli_answer){texts[count], NULL, NULL};
         count++;
     }
     for (const farthest *one = to->told; one < to->told + TOLD && one->of != NULL; one++) {
-        char means[2][RUN_WORD], layer[RUN_WORD], apart[RUN_WORD];
+        char means[2][RUN_WORD], layer[RUN_WORD], other[RUN_WORD], apart[RUN_WORD];
         cli_run_mean(one->first, false, means[0]);
         cli_run_mean(one->second, false, means[1]);
-        cli_run_layer_name(one->layer, layer);
+        cli_run_layer_name(one->layers[0], layer);
+        cli_run_layer_name(one->layers[1], other);
+        const bool same = one->layers[0] == one->layers[1];
         cli_run_value(one->apart, apart);
         (void)snprintf(
             texts[count], ANSWER,
-            "%.80s is %s in the first and %s in the second at %s, %s standard deviations "
+            "%.80s is %s in the first and %s in the second at %s%s%s, %s standard deviations "
             "apart.",
-            one->of->title, means[0], means[1], layer, apart);
+            one->of->title, means[0], means[1], layer, same ? "" : " and ", same ? "" : other,
+            apart);
         answers[count] = (cli_answer){texts[count], "its figure", one->of->file};
         count++;
     }
@@ -171,7 +192,8 @@ static void answer(run_page *page, comparison *to) {
 }
 
 static void collect(const run_page *page, comparison *to) {
-    (void)fputs("part,measure,layer,first,second,difference,lower,upper\n", to->csv.stream);
+    (void)fputs("part,measure,layer,second_layer,first,second,difference,lower,upper\n",
+                to->csv.stream);
     for (size_t row = 0; row < cli_run_measure_count; row++) {
         const run_measure *of = &cli_run_measures[row];
         add_key(page, to, of, of->key);
@@ -181,8 +203,8 @@ static void collect(const run_page *page, comparison *to) {
 
 /* What all means compare to, handed to `use`. */
 static void compare(run_page *page, void (*use)(run_page *, comparison *)) {
-    static const char *const heading[] = {"measure",    "layer",    "first", "second",
-                                          "difference", "95% from", "to"};
+    static const char *const heading[] = {"measure", "layer",      "second's", "first",
+                                          "second",  "difference", "95% from", "to"};
     enum { COLUMNS = sizeof heading / sizeof heading[0] };
     comparison to = {.rows = json_array(), .cells = cli_cells_new(COLUMNS, heading)};
     const int code = cli_text_begin(&to.csv, page->error);

@@ -167,6 +167,8 @@ def test_two_runs_are_held_against_each_other(both: Path) -> None:
     with (both / "a" / "tables" / "compare.csv").open(newline="", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
     assert len(rows) == 21 * 4 + 9 * 5
+    assert all(row["layer"] == row["second_layer"] for row in rows)
+    assert "different numbers of layers" not in (both / "both.html").read_text(encoding="utf-8")
     for row in rows:
         place = int(row["layer"]) + (row["part"] == "layers")
         a, b = (run[row["part"]][place][row["measure"]] for run in (first, second))
@@ -179,6 +181,28 @@ def test_two_runs_are_held_against_each_other(both: Path) -> None:
     assert [file.name for file in (both / "a" / "figures").iterdir()] == ["compare.vl.json"]
     assert not (both / "a" / "report.html").exists()
     assert not (both / "b" / "figures").exists()
+
+
+@pytest.mark.parametrize(("first", "second"), [(4, 9), (9, 4), (4, 1)])
+def test_runs_of_different_depths_are_aligned(tmp_path: Path, first: int, second: int) -> None:
+    """Each layer beside the one at the same share of the depth, ends beside ends."""
+    for name, layers in (("a", first), ("b", second)):
+        run_folders.write(tmp_path / name, layers=layers, heads=2, tokens=20, seed=layers)
+    answer(tmp_path, "report", "a", "--compare", "b", "-o", "both.html")
+    runs = metrics_of(tmp_path / "a"), metrics_of(tmp_path / "b")
+    with (tmp_path / "a" / "tables" / "compare.csv").open(newline="", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    assert rows
+    for row in rows:
+        after = row["part"] == "layers"
+        places = [int(row[name]) + after for name in ("layer", "second_layer")]
+        lengths = [len(run[row["part"]]) for run in runs]
+        share = places[0] * (lengths[1] - 1) / max(lengths[0] - 1, 1)
+        assert abs(places[1] - share) <= 0.5
+        a, b = (run[row["part"]][k][row["measure"]] for run, k in zip(runs, places, strict=True))
+        assert float(row["difference"]) == pytest.approx(b["mean"] - a["mean"], rel=1e-6, abs=1e-9)
+    text = (tmp_path / "both.html").read_text(encoding="utf-8")
+    assert "different numbers of layers" in text
 
 
 def test_same_folder_same_bytes(hostile: Path, tmp_path: Path) -> None:
