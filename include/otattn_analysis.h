@@ -571,7 +571,7 @@ typedef struct ota_fit {
     double residual; /* of the regression, sum |dP| / sum P; NaN for hard methods */
     /* sum |P - P'| over the mean of both masses, of the worst head, P' the plan of this method: 0 to 2 */
     double distance;
-    int explains;    /* within 1e-3, and as near as the nearest (within a factor 4, or 1e-8) */
+    int explains; /* within 1e-3, and as near as the nearest (within a factor 4, or 1e-8) */
     /* 1: the method was given the coupling's own sums of rows, of columns for its masses */
     int own_row_mass, own_column_mass;
     int scores_add; /* 1: all scores are of the form row + column, any temperature gives this plan */
