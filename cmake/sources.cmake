@@ -574,6 +574,7 @@ set(OTATTN_TEST_SOURCES
     tests/operator/test_forward_runs.c
     tests/operator/test_jvp.c
     tests/operator/test_killed_ranks.c
+    tests/operator/test_plan_scores.c
     tests/operator/test_rebind.c
     tests/operator/test_refused_memory.c
     tests/operator/test_refused_ranks.c
