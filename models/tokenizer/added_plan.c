@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/base.h"
 #include "token_settings.h"
 
 static const char decoder_key[] = "added_tokens_decoder", extra_key[] = "extra_special_tokens",
@@ -423,6 +424,18 @@ static ota_status check_met(const settling *s, size_t of_file) {
     return OTA_OK;
 }
 
+/* T5's class adds <extra_id_0> and so on where there are none; here they must be there. */
+static ota_status check_extra_ids(const ota_token_settings *settings,
+                                  const ota_tokenizer *tokenizer) {
+    const double count = json_number_value(of_config(settings, "extra_ids"));
+    char text[40];
+    if (!(count >= 1)) return OTA_OK;
+    (void)ota_snprintf(text, sizeof text, "<extra_id_%.0f>", count - 1);
+    if (ota_vocabulary_find(&tokenizer->vocabulary, text, strlen(text)) >= 0) return OTA_OK;
+    return ota_token_settings_fail(settings, OTA_SETTINGS_CONFIG, OTA_UNSUPPORTED,
+                                   "extra_ids asks for %s, which the vocabulary lacks", text);
+}
+
 ota_status ota_token_settle(const ota_token_settings *settings, ota_tokenizer *tokenizer,
                             ota_added_list *added) {
     settling s = {.settings = settings, .tokenizer = tokenizer, .added = added};
@@ -444,6 +457,7 @@ ota_status ota_token_settle(const ota_token_settings *settings, ota_tokenizer *t
     for (size_t k = 0; k < settings->others.count && status == OTA_OK; k++)
         status = settle(&s, &settings->others.items[k], false);
     if (status == OTA_OK) status = check_met(&s, of_file);
+    if (status == OTA_OK) status = check_extra_ids(settings, tokenizer);
     free(s.places);
     free(s.met);
     free(s.said);

@@ -56,8 +56,8 @@ static const char *const idle_keys[] = {
     "use_default_system_prompt",
     /* Of the tokenizers in Python that transformers 5 no longer runs for these files. */
     "do_basic_tokenize", "never_split", "clean_text", "from_slow", "use_fast",
-    /* SentencePiece's model files, which are not read. */
-    "legacy", "sp_model_kwargs",
+    /* How older tokenizers in Python read SentencePiece's files; and steps that tokenizer.json holds. */
+    "legacy", "sp_model_kwargs", "remove_space", "keep_accents",
     /* Where the files lay, which program wrote them, and what other classes are made with them. */
     "name_or_path", "_name_or_path", "model_type", "_commit_hash", "is_local", "local_files_only",
     "backend", "files_loaded", "transformers_version", "tokenizer_file", "vocab_file",
@@ -87,7 +87,7 @@ static const struct {
     {OTA_CLASS_FILE, NULL,
      " PreTrainedTokenizer PreTrainedTokenizerFast TokenizersBackend PythonBackend "
      "BloomTokenizer "},
-    /* On bytes, the only BPE of tokenizer.json that is run. */
+    /* transformers 5 builds it anew with the sign of Metaspace in front; here the steps of the file hold. */
     {OTA_CLASS_FILE, "BPE", " LlamaTokenizer "},
     {OTA_CLASS_OTHER, "WordPiece",
      " FunnelTokenizer LayoutLMv2Tokenizer MPNetTokenizer SplinterTokenizer RoFormerTokenizer "},
@@ -255,6 +255,9 @@ static ota_status check_value(const ota_token_settings *settings, const char *ke
     } else if (strcmp(key, "auto_map") == 0) {
         if (json_is_array(value) || json_object_get(value, "AutoTokenizer") != NULL)
             rule = "names a program in Python for the tokenizer, which is not run";
+    } else if (strcmp(key, "extra_ids") == 0) {
+        /* Read by added_plan.c. */
+        if (!json_is_integer(value) && !json_is_real(value)) rule = "must be a number";
     } else if (strcmp(key, "init_inputs") == 0) {
         if (json_array_size(value) > 0) rule = "must be empty: no other way of calling is known";
     } else {

@@ -7,13 +7,15 @@ import functools
 import io
 import json
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import sentencepiece
 import spec
+import test_gguf_tokenizers
 import token_texts
 from program import answer, run
 from test_sentencepiece import field
@@ -118,6 +120,17 @@ def members(data: bytes, wanted: int) -> list[bytes]:
             found.append(data[at : at + size])
         at += size
     return found
+
+
+def numbered(data: bytes) -> Iterator[tuple[int, int]]:
+    """The fields of a message that are numbers."""
+    at = 0
+    while at < len(data):
+        tag, at = number_at(data, at)
+        value, at = (0, at) if tag & 7 in (1, 5) else number_at(data, at)
+        at += {0: 0, 1: 8, 2: value, 5: 4}[tag & 7]
+        if tag & 7 == 0:
+            yield tag >> 3, value
 
 
 @functools.cache
@@ -390,6 +403,101 @@ def test_models_of_sentencepiece(tmp_path: Path, name: str) -> None:
         spec.check("TOT-66", ids_of(tmp_path, "tokenizer.model", text, "--plain") != wanted, 0)
         # The package writes a sign for what is unknown.
         assert decoded(tmp_path, ".", wanted) == peer.decode(wanted).replace(" \u2047 ", "<unk>")
+
+
+def lists_of_model(data: bytes) -> dict[str, Any]:
+    """The lists of a gguf file of a model of SentencePiece, as llama.cpp converts it."""
+    peer = sentencepiece.SentencePieceProcessor(model_proto=data)
+    rows = [dict(numbered(piece)) for piece in members(data, 1)]
+    return {
+        "tokenizer.ggml.tokens": [peer.id_to_piece(k) for k in range(len(rows))],
+        "tokenizer.ggml.scores": np.array([peer.get_score(k) for k in range(len(rows))], np.float32),
+        "tokenizer.ggml.token_type": np.array([row.get(3, 1) for row in rows], np.int32),
+        "tokenizer.ggml.unknown_token_id": peer.unk_id(),
+        "tokenizer.ggml.bos_token_id": peer.bos_id(),
+        "tokenizer.ggml.eos_token_id": peer.eos_id(),
+    }
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_models_of_sentencepiece_in_gguf_files(tmp_path: Path, name: str) -> None:
+    """The same lists and the same normalisation; BPE by scores begins a text, Unigram ends one."""
+    rule, options = MODELS[name]
+    data = model_of(rule, **options)
+    peer = sentencepiece.SentencePieceProcessor(model_proto=data)
+    unigram = options["model_type"] == "unigram"
+    pairs = {
+        **lists_of_model(data),
+        "tokenizer.ggml.model": "t5" if unigram else "llama",
+        "tokenizer.ggml.add_space_prefix": options.get("add_dummy_prefix", True),
+        "tokenizer.ggml.remove_extra_whitespaces": options.get("remove_extra_whitespaces", True),
+    }
+    found = members(members(data, 3)[0], 2)
+    if found:
+        pairs["tokenizer.ggml.precompiled_charsmap"] = found[0]
+    test_gguf_tokenizers.write(tmp_path / "model.gguf", pairs)
+    for text in texts_of(name, 3):
+        wanted = [*peer.encode(text), 2] if unigram else [1, *peer.encode(text)]
+        spec.check("TOT-66", ids_of(tmp_path, "model.gguf", text, "--plain") != wanted, 0)
+
+
+def test_what_a_gguf_file_does_not_say(tmp_path: Path) -> None:
+    """BPE by scores has a blank in front and keeps runs of blanks."""
+    rule, options = MODELS["bpe of Llama 2"]
+    data = model_of(rule, **options)
+    peer = sentencepiece.SentencePieceProcessor(model_proto=data)
+    test_gguf_tokenizers.write(
+        tmp_path / "model.gguf", {**lists_of_model(data), "tokenizer.ggml.model": "llama"}
+    )
+    for text in texts_of("unsaid", 3):
+        assert ids_of(tmp_path, "model.gguf", text, "--plain") == [1, *peer.encode(text)]
+
+
+PRE: dict[str, tuple[str, bool, bool]] = {
+    "qwen2": ("Qwen 2", False, False),
+    "deepseek-r1-qwen": ("Qwen 2", False, False),
+    "qwen35": ("Qwen 3.5", False, False),
+    "gpt-4o": ("gpt-oss", False, False),
+    "llama4": ("gpt-oss", False, False),
+    "tekken": ("Mistral tekken", True, True),
+    "deepseek-v3": ("DeepSeek V3", False, False),
+    "deepseek-coder": ("DeepSeek coder", False, False),
+    "falcon": ("Falcon", False, False),
+    "bloom": ("BLOOM", False, False),
+    "olmo": ("OPT", False, False),
+    "mpt": ("OPT", False, False),
+    "dbrx": ("OLMo 2", False, False),
+    "llama-bpe": ("Llama 3", True, True),
+    "falcon3": ("Llama 3", True, True),
+    "starcoder": ("StarCoder", False, False),
+    "command-r": ("StarCoder", False, False),
+    "stablelm2": ("Qwen 2", False, False),
+}
+
+
+@pytest.mark.parametrize("pre", PRE)
+def test_pre_tokenizers_of_gguf_files(tmp_path: Path, pre: str) -> None:
+    """The steps of the family that the name stands for, without its normalisation."""
+    family, whole, begins = PRE[pre]
+    tree = json.loads(FAMILIES[family]().to_str())
+    tree.update(normalizer=None, post_processor=None)
+    tree["model"]["ignore_merges"] = whole
+    tokenizer = Tokenizer.from_str(json.dumps(tree))
+    vocabulary = tree["model"]["vocab"]
+    test_gguf_tokenizers.write(
+        tmp_path / "model.gguf",
+        {
+            "tokenizer.ggml.model": "gpt2",
+            "tokenizer.ggml.pre": pre,
+            "tokenizer.ggml.tokens": sorted(vocabulary, key=lambda piece: vocabulary[piece]),
+            "tokenizer.ggml.token_type": np.array([2, 3, 3, *[1] * (len(vocabulary) - 3)], np.int32),
+            "tokenizer.ggml.merges": [" ".join(pair) for pair in tree["model"]["merges"]],
+            "tokenizer.ggml.bos_token_id": 1,
+        },
+    )
+    for text in texts_of(pre, 2):
+        wanted = [*([1] if begins else []), *tokenizer.encode(text).ids]
+        spec.check("TOT-66", ids_of(tmp_path, "model.gguf", text) != wanted, 0)
 
 
 def test_a_folder_with_a_model(tmp_path: Path) -> None:

@@ -510,6 +510,8 @@ REFUSED: list[tuple[str, dict[str, Any], int, str]] = [
     (CONFIG, {"fast_tokenizer_files": ["t.4.json"]}, 2, "fast_tokenizer_files names another file"),
     (CONFIG, {"auto_map": {"AutoTokenizer": ["a.B", None]}}, 2, "auto_map names a program in Python"),
     (CONFIG, {"init_inputs": ["x"]}, 2, "init_inputs must be empty"),
+    (CONFIG, {"extra_ids": 100}, 2, "extra_ids asks for <extra_id_99>, which the vocabulary lacks"),
+    (CONFIG, {"extra_ids": "many"}, 2, "extra_ids must be a number"),
 ]
 
 
