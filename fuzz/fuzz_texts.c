@@ -96,24 +96,36 @@ static void use(const ota_tokenizer *t, const char *text, size_t size, bool exac
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
     static vocabulary v;
-    static const char *const cuts[] = {"gpt-2", "smollm", "llama-3", "qwen2", ""};
+    static const char *const cuts[] = {"gpt-2",      "smollm", "llama-3",    "qwen2",   "",
+                                       "qwen-3.5",   "gpt-4o", "tekken",     "falcon",  "bloom",
+                                       "deepseek-3", "viking", "seed-coder", "bailing", "superbpe"};
     fuzz_bytes b = {bytes, size};
     ota_error error = {.message = ""};
     ota_tokenizer *tokenizer = NULL;
     memset(&v, 0, sizeof v);
     ota_tokenizer_parts parts = {.size = sizeof parts, .source = "fuzz"};
-    const unsigned kind = fuzz_below(&b, 4);
-    parts.model = kind < 2 ? "bpe" : kind == 2 ? "wordpiece" : "sentencepiece";
+    const unsigned kind = fuzz_below(&b, 5);
+    parts.model = kind < 2    ? "bpe"
+                  : kind == 2 ? "wordpiece"
+                  : kind == 3 ? "sentencepiece"
+                              : "unigram";
     if (kind < 2) {
         add_alphabet(&v);
         add_merges(&v, &b);
-        parts.cut = cuts[fuzz_below(&b, 5)];
+        parts.cut = cuts[fuzz_below(&b, 15)];
         parts.keep_whole_word = (int)fuzz_below(&b, 2);
     } else {
         add_words(&v, &b);
         parts.keep_case = (int)fuzz_below(&b, 2);
         parts.scores = v.scores;
-        if (kind == 3)
+        if (kind > 2) {
+            parts.space_in_front = (int)fuzz_below(&b, 2);
+            parts.space_once = (int)fuzz_below(&b, 2);
+            add(&v, "\xE2\x96\x81", OTA_PIECE_NORMAL);
+            add(&v, "<b>", OTA_PIECE_USER);
+            parts.unknown = fuzz_below(&b, 2) == 0 ? v.pieces[0] : (ota_text){NULL, 0};
+        }
+        if (kind > 2)
             for (int byte = 0; byte < 256 && fuzz_below(&b, 2) == 0; byte++) {
                 char text[8];
                 (void)snprintf(text, sizeof text, "<0x%02X>", (unsigned)byte);
