@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from . import hf as hf
     from . import jax as jax
     from . import lap as lap
+    from . import lens as lens
     from . import moe as moe
     from . import nn as nn
     from . import ot as ot
@@ -121,7 +122,7 @@ _LATER = {
     "sinkhorn_normalize": "._normalize",
     "varlen_attention": "._varlen",
 }
-_MODULES = ("activations", "analysis", "cluster", "flash", "hf", "jax", "lap", "moe", "nn", "ot")
+_MODULES = ("activations", "analysis", "cluster", "flash", "hf", "jax", "lap", "lens", "moe", "nn", "ot")
 
 
 def __getattr__(name: str) -> Any:

@@ -118,6 +118,7 @@ class Capture(Mapping[str, NDArray[np.float32]]):
     heads : tuple of int, or None
         The heads that arrays with a dimension of heads hold; None: all.
     model : str
+    causal : bool
     """
 
     def __init__(
@@ -129,10 +130,11 @@ class Capture(Mapping[str, NDArray[np.float32]]):
         *,
         heads: tuple[int, ...] | None,
         model: str,
+        causal: bool,
     ) -> None:
         self._arrays = arrays
         self.ids, self.lengths, self.tokens = ids, lengths, tokens
-        self.heads, self.model = heads, model
+        self.heads, self.model, self.causal = heads, model, causal
 
     def __getitem__(self, name: str | tuple[Any, ...]) -> NDArray[np.float32]:
         full = point_name(*name) if isinstance(name, tuple) else name
@@ -185,7 +187,7 @@ class Capture(Mapping[str, NDArray[np.float32]]):
         return {"attention": attention, "tokens": self.tokens[batch][:count]}
 
     def to_circuitsvis(self, layer: int | None = None, batch: int = 0) -> dict[str, Any]:
-        """What ``circuitsvis.attention.attention_heads(**...)`` and ``attention_patterns(**...)`` take.
+        """What ``circuitsvis.attention.attention_heads(**...)`` takes, of one text.
 
         Returns
         -------
@@ -194,6 +196,8 @@ class Capture(Mapping[str, NDArray[np.float32]]):
         tokens : list of str
         attention_head_names : list of str
             "L3H0", ...
+        mask_upper_tri : bool
+            Whether the model is causal.
         """
         layers, count = self._patterns(batch)
         if layer is not None:
@@ -205,4 +209,5 @@ class Capture(Mapping[str, NDArray[np.float32]]):
             "attention": np.concatenate(list(layers.values())),
             "tokens": self.tokens[batch][:count],
             "attention_head_names": [f"L{k}H{head}" for k in layers for head in heads],
+            "mask_upper_tri": self.causal,
         }

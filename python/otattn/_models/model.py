@@ -11,7 +11,7 @@ import weakref
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple, Unpack
+from typing import TYPE_CHECKING, Any, NamedTuple, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +25,9 @@ from .library import library
 from .sampling import next_token
 from .session import Asked, Block, RunOptions, Session, Sessions, Settings, Size, Watcher, settings_of
 from .tokens import Tokenizer, ids_of, padded
+
+if TYPE_CHECKING:
+    from ..lens import HookedModel
 
 # Where programs of the hub keep what they downloaded; the first variable that is set decides.
 _CACHES = (
@@ -92,6 +95,8 @@ class Projections(NamedTuple):
     """(heads * head width, width)"""
     scale: float
     """Of q k^T."""
+    rms: bool
+    """Whether the norm of this attention is RMSNorm, else LayerNorm."""
 
 
 class ModelRun:
@@ -472,6 +477,7 @@ class Model:
             self._texts(ids),
             heads=kept,
             model=Path(self.name).name,
+            causal=self.facts.causal,
         )
 
     def receiver_mass(
@@ -558,7 +564,16 @@ class Model:
         error, reference = new_error()
         status = library.ota_model_attention_of(self._open(), number, ctypes.byref(record), reference)
         check(status, error)
-        return Projections(**arrays, scale=record.scale)
+        return Projections(**arrays, scale=record.scale, rms=bool(record.rms))
+
+    def as_transformer_lens(self, **options: Unpack[RunOptions]) -> HookedModel:
+        """The model behind the calls of a HookedTransformer: `cfg`, `to_tokens`, `run_with_cache` and more.
+
+        Needs torch. `options` are those of `run`, for all its runs.
+        """
+        from ..lens import HookedModel
+
+        return HookedModel(self, **options)
 
     # ---- continuing a text ----
 
