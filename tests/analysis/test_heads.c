@@ -182,6 +182,9 @@ static void chance_is_the_mean_of_random_rows(void **unused) {
     for (int i = 1; i < N; i++) harmonic += 1.0 / (i + 1);
     spec_check("", fabs(chance[0] - harmonic / (N - 1)), 1e-15);
     spec_check("", fabs(chance[5] - harmonic / (N - 1)), 1e-15);
+    double near = 0.0;
+    for (int i = 8; i < N; i++) near += 8.0 / (i + 1);
+    spec_check("", fabs(chance[4] - near / (N - 8)), 1e-15);
     spec_check("", fabs(chance[3] - (N - 1.0) / (N * (N + 1.0) / 2.0 - 2.0)), 1e-15);
 }
 

@@ -92,10 +92,11 @@ def definitions(p: Any, ids: Any, seen: Any, local: int, norms: Any) -> dict[str
     out["offset"] = place + 1 - n if place >= 0 else 0
     others = seen & live[:, None] & (i != j)
     sums = np.where(others, p, 0).sum(0) / np.maximum(1, others.sum(0))
-    out["sink_key"], out["sink"] = largest(sums, others.sum(0))
+    key, out["sink"] = largest(sums, others.sum(0))
+    out["sink_key"] = key
     out["distance"] = np.where(seen, p * abs(i - j), 0).sum() / p.sum()
-    ratio = norms[out["sink_key"]] / np.median(np.delete(norms, out["sink_key"])) if n > 1 else np.nan
-    out["value_ratio"] = ratio if out["sink_key"] >= 0 else np.nan
+    ratio = norms[key] / np.median(np.delete(norms, key)) if n > 1 else np.nan
+    out["value_ratio"] = ratio if key >= 0 else np.nan
     out["nop_sink"] = out["sink"] * max(0, 1 - out["value_ratio"])
     out["broadcast_sink"] = out["sink"] * min(1, out["value_ratio"])
     return out
