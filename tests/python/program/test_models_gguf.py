@@ -525,7 +525,7 @@ def write_with_package(
     path: Path, pairs: dict[str, Any], tensors: dict[str, tuple[str, tuple[int, ...], bytes]], **options: Any
 ) -> None:
     writer = gguf.GGUFWriter(path, pairs["general.architecture"], **options)
-    adders = {
+    adders: dict[type, Any] = {
         int: writer.add_uint32,
         float: writer.add_float32,
         str: writer.add_string,
@@ -687,7 +687,8 @@ def test_parts_that_are_missing_or_torn(tmp_path: Path) -> None:
 
 def test_a_run_knows_all_parts(tmp_path: Path) -> None:
     """The record of a run has every part's hash, so that it notices one that was replaced."""
-    small = Small(tmp_path, **{"token_embd.weight": (len(PIECES), 16)})
+    shapes: dict[str, Any] = {"token_embd.weight": (len(PIECES), 16)}
+    small = Small(tmp_path, **shapes)
     names = gguf_files.write_parts(tmp_path, "m", small.pairs | BYTES, small.tensors, 2)
     (tmp_path / "text.txt").write_text("the ship and the sea")
     words = ("analyze", names[0], "text.txt", "--windows", "1x8", "-o", "run")
@@ -706,7 +707,13 @@ def test_a_file_that_is_whole(tmp_path: Path) -> None:
     """Merged files keep keys of the parts that they were."""
     small = Small(tmp_path)
     plain = small.agrees()
-    for keys in ({"split__count": 0}, {"split__count": 1}, {"split__no": 0}, {"split__tensors__count": 11}):
+    whole: list[dict[str, Any]] = [
+        {"split__count": 0},
+        {"split__count": 1},
+        {"split__no": 0},
+        {"split__tensors__count": 11},
+    ]
+    for keys in whole:
         assert np.array_equal(small.agrees(**keys), plain)
     small.refuses("split.count is 1, and split.no is not below it", split__no=1)
     small.refuses("split.tensors.count is 12, and there are 11 tensors", split__tensors__count=12)
