@@ -744,6 +744,7 @@ static void test_gguf_pairs(void **state) {
          OTA_UNSUPPORTED,
          "\"general.type\" is \"adapter\", and such models are not run"},
         {{"split.count", U16, 1, NULL, NULL, 0}, OTA_OK, ""},
+        {{"split.no", U16, 0, NULL, NULL, 0}, OTA_OK, ""},
         {{"general.quantization_version", U16, 3, NULL, NULL, 0},
          OTA_UNSUPPORTED,
          "\"general.quantization_version\" is \"3\", and such models are not run"},

@@ -712,6 +712,7 @@ def test_a_file_that_is_whole(tmp_path: Path) -> None:
         {"split__count": 1},
         {"split__no": 0},
         {"split__tensors__count": 11},
+        {"split__count": 0, "split__no": 0, "split__tensors__count": 11},
     ]
     for keys in whole:
         assert np.array_equal(small.agrees(**keys), plain)
