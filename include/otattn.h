@@ -299,7 +299,7 @@ typedef struct ota_problem {
        1 / (1 - dropout). Everything else (coupling, statistics, certificates) is of the plan P; backward and
        jvp follow D. The pair (i, j) of batch b and head h is dropped when word j mod 4 of
            philox(key = words 0, 1 of philox(seed; offset, b, h); counter = i, floor(j / 4))
-       is below dropout 2^32, philox being Philox 4x32 with 10 rounds, 64-bit numbers taken low word
+       is below dropout 2^32, philox being Philox 4x32 with 10 rounds [salmon2011], 64-bit numbers taken low word
        first, b and h as one word each. The same bits for any threads, kernels and shapes. */
     double dropout;
     uint64_t dropout_seed, dropout_offset;

@@ -1099,7 +1099,7 @@ OTA_API ota_status ota_state_cloud_of(const void *states, ota_type type, int64_t
                                       ota_state_cloud *cloud, ota_error *error);
 
 /* One entry of states [tokens, width] that is large against the rest: a massive activation is some thousand times the
- * median (sun2024). */
+ * median [sun2024]. */
 typedef struct ota_outlier {
     double value; /* with its sign */
     double ratio; /* |value| / median of all |h_ij|; +inf where that is 0 */
@@ -1107,7 +1107,7 @@ typedef struct ota_outlier {
 } ota_outlier;
 /* largest [min(count, tokens width)]: the entries largest in size, falling, the first ones among equals. kurtosis [tokens] or
  * NULL: of the coordinates of a state less their mean, E x^4 / (E x^2)^2 - 3, which is 0 for a normal distribution and
- * width - 5 or so for one coordinate alone (elhage2023); NaN where all are equal. Allocates 8 tokens width bytes. */
+ * width - 5 or so for one coordinate alone [elhage2023]; NaN where all are equal. Allocates 8 tokens width bytes. */
 OTA_API ota_status ota_outliers_of(const void *states, ota_type type, int64_t tokens, int64_t width,
                                    int64_t count, ota_outlier *largest, double *kurtosis,
                                    ota_error *error);
@@ -1138,17 +1138,17 @@ OTA_API ota_status ota_pattern_of(const void *weights, ota_type type, int64_t qu
  * model. Scores are 0 to 1, means over rows of positive mass; weights are taken as they are, so that what a row gives to a
  * sink outside its keys is missing from them.
  *
- *     previous token    P_i,i-1                                                       (voita2019)
- *     duplicate token   sum of P_ij over j != i with t_j = t_i, rows that see such keys  (wang2023)
- *     induction         sum of P_ij over j with t_j-1 = t_i, j - 1 != i, rows that see such keys  (olsson2022)
+ *     previous token    P_i,i-1                                                       [voita2019]
+ *     duplicate token   sum of P_ij over j != i with t_j = t_i, rows that see such keys  [wang2023]
+ *     induction         sum of P_ij over j with t_j-1 = t_i, j - 1 != i, rows that see such keys  [olsson2022]
  *     positional        1 - sum (P_ij - f_i-j)^2 / sum (P_ij - mean)^2 over keys seen, f the mean of an offset, rows that
  *                       see two keys or more: 1 where weights depend on the offset i - j alone
  *     local             sum of P_ij over |i - j| < local, rows that see a key farther away
  *     sink              max over j of the mean of P_ij over rows i != j that see j, keys that are seen by at least half as
- *                       many rows as any (gu2025: first key, threshold 0.3)
+ *                       many rows as any ([gu2025]: first key, threshold 0.3)
  *     nop sink          sink max(0, 1 - r), r = value_norms of the sink / median of the others: the head gives its weight to
- *                       a key that adds little (guo2024, sinks2026)
- *     broadcast sink    sink min(1, r): what the sink holds is given to all (sinks2026)
+ *                       a key that adds little [guo2024], [fesser2026]
+ *     broadcast sink    sink min(1, r): what the sink holds is given to all [fesser2026]
  *
  * *_share are what TransformerLens' detect_head returns (error_measure "mul"): the weight on the same pairs of causal
  * models, over all weight. */
@@ -1240,9 +1240,10 @@ OTA_API ota_status ota_power_law_of(const double *depths, const double *values, 
 /* Does a series rise? [TOT-91] */
 typedef struct ota_trend {
     int64_t decreases; /* steps down */
-    int64_t score;     /* Mann-Kendall S: later-above-earlier pairs less later-below-earlier ones */
-    double tau;        /* S / (count (count - 1) / 2); NaN for one value */
-    double z;          /* S less its sign over its deviation, ties counted; NaN for a constant */
+    int64_t
+        score; /* Mann-Kendall S [mann1945]: later-above-earlier pairs less later-below-earlier ones */
+    double tau; /* S / (count (count - 1) / 2); NaN for one value */
+    double z;   /* S less its sign over its deviation, ties counted; NaN for a constant */
 } ota_trend;
 OTA_API ota_status ota_trend_of(const double *values, int64_t count, ota_trend *trend,
                                 ota_error *error);

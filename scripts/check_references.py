@@ -3,6 +3,9 @@
 documents (*.md)    relative links and their #anchors; files, flags and names_of_code in code spans, flags and
                     ota_ names in blocks
 comments            of *.c *.h *.py *.sh, CMake files and ./dev: files and ota_ names
+[key]               of a name and a year, in either: an entry of docs/bibliography.md, where each is cited
+                    elsewhere, and the first part of each requirement id, but DER, has one; no other page
+                    has entries, and no text a name and a year without brackets
 
 A file is named by its path, the end of its path, or its bare name, where that is one file alone, of the
 repository or of the library at hand, or lies beside the file that names it; `*` and words in capitals
@@ -48,6 +51,14 @@ HEADING = re.compile(r"^#{1,6}[ \t]+(.*?)[ \t]*#*$", re.MULTILINE)
 OURS = re.compile(r"(?:(?:^|[\s(/])otattn|\./dev|\.py)(?=\s)([^|;&\n]*)")
 C_TOKEN = re.compile(r"/\*.*?\*/|//[^\n]*|\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])*'", re.DOTALL)
 SHELL_COMMENT = re.compile(r"(?:^|(?<=\s))#(?!!)[^\n]*", re.MULTILINE)
+BIBLIOGRAPHY = "docs/bibliography.md"
+CITED = re.compile(r"\[([a-z]+(?:19|20)\d\d[a-z]?)\](?!\()")
+ENTRY = re.compile(r"^\* \[([a-z]+(?:19|20)\d\d[a-z]?|[A-Z]+)\]: \S", re.MULTILINE)
+# A key without its brackets, or a source in words, which nobody could look up.
+UNCITED = re.compile(
+    r"\(([a-z]+(?:19|20)\d\d[a-z]?)[,;:)]|\b([A-Z][a-z]+(?: et al\.| and [A-Z][a-z]+),? (?:19|20)\d\d)\b"
+)
+REQUIREMENT = re.compile(r"^([A-Z]+)-\d+", re.MULTILINE)
 SKIPPED = re.compile(r"^(\.git|\.\w*cache|build.*|__pycache__|\.venv)$")
 
 
@@ -226,9 +237,34 @@ def check_document(repository: Repository, path: str) -> list[str]:
     return [f"{path}:{line}: {defect}" if line else f"{path}: {defect}" for line, defect in sorted(found)]
 
 
+def judge_citations(repository: Repository) -> Iterator[str]:
+    """What is cited, against the entries of the bibliography."""
+    if BIBLIOGRAPHY not in repository.files:
+        return
+    entries = set(ENTRY.findall(repository.text(BIBLIOGRAPHY)))
+    places = [(path, repository.text(path)) for path in repository.files if path.endswith(".md")]
+    places += [(f"{path}:{line}", comment) for path, line, comment in repository.comments]
+    cited = set()
+    for place, text in places:
+        words = SPAN.sub(" ", text)
+        for key in CITED.findall(ENTRY.sub("", words)):
+            cited.add(key) if place != BIBLIOGRAPHY else None
+            if key not in entries:
+                yield f"{place}: [{key}] has no entry in {BIBLIOGRAPHY}"
+        if place == BIBLIOGRAPHY:
+            continue
+        yield from (f"{place}: the entry [{key}] belongs into {BIBLIOGRAPHY}" for key in ENTRY.findall(words))
+        yield from (f"{place}: {a or b} is no [key] of {BIBLIOGRAPHY}" for a, b in UNCITED.findall(words))
+    yield from (f"{BIBLIOGRAPHY}: [{k}] is cited nowhere" for k in sorted(entries - cited) if k[0].islower())
+    if "tests/requirement_ids.txt" in repository.files:
+        groups = set(REQUIREMENT.findall(repository.text("tests/requirement_ids.txt"))) - {"DER"}
+        words = f"has no entry in {BIBLIOGRAPHY}, and ids stand for it"
+        yield from (f"tests/requirement_ids.txt: [{k}] {words}" for k in sorted(groups - entries))
+
+
 def check(root: Path) -> list[str]:
     repository = Repository(root)
-    defects = []
+    defects = list(judge_citations(repository))
     for path in repository.files:
         if path.endswith(".md"):
             defects += check_document(repository, path)
@@ -242,6 +278,9 @@ def check(root: Path) -> list[str]:
 
 
 SOUND = {
+    "docs/bibliography.md": "* [doe2001]: Doe, *On rows*, 2001.\n* [ABC]: *A source*.\n",
+    "tests/requirement_ids.txt": "ABC-01\tA\nDER-01\tA\n",
+    "engine/cited.c": "/* Rows as in [doe2001], statement [ABC-01]. */\n",
     "include/otattn.h": "/* See engine/rows.c and docs/guide.md */ int ota_solve(void); enum { OTA_OK };\n",
     "engine/rows.c": '/* Rows, as ota_solve wants them (rows.h); ota_so* */ FLAG(text, "causal", x);\n',
     "engine/cpu/rows.c": "/* rows.c */\n",
@@ -256,6 +295,13 @@ SOUND = {
 }
 # A defect planted in a sound tree: file, what is added to it, and a word of the complaint it must cause.
 PLANTS = [
+    ("docs/guide.md", "As in [roe1999].\n", "[roe1999] has no entry"),
+    ("engine/rows.c", "/* [roe1999] */\n", "[roe1999] has no entry"),
+    ("docs/bibliography.md", "* [roe1999]: Roe.\n", "[roe1999] is cited nowhere"),
+    ("docs/guide.md", "* [roe1999]: Roe.\n", "the entry [roe1999] belongs into"),
+    ("engine/rows.c", "/* (doe2001) */\n", "doe2001 is no [key]"),
+    ("engine/rows.c", "/* (Roe and Doe 1999) */\n", "Roe and Doe 1999 is no [key]"),
+    ("tests/requirement_ids.txt", "XYZ-01\tA\n", "[XYZ] has no entry"),
     ("README.md", "[x](docs/gone.md)\n", "docs/gone.md, which does not exist"),
     ("docs/guide.md", "[x](#no-such)\n", "#no-such, which has no such heading"),
     ("README.md", "[x](docs/guide.md#look)\n", "#look, which has no such heading"),

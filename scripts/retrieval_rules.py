@@ -5,7 +5,7 @@
 MODEL is a folder that transformers reads. Two tasks, each where its data are given:
 
 lee      50 news articles, each a query over the other 49; gains are how alike people found two articles, 0 to
-         1 (`lee.cor`, `similarities0-1.txt` of gensim's test data: Lee, Pincombe and Welsh, 2005).
+         1 (`lee.cor`, `similarities0-1.txt` of gensim's test data) [lee2005].
 cloze    a task made up from running text: the query is a sentence, drawn and taken out of its paragraph, and
          the one relevant document of N is what is left of that paragraph.
 

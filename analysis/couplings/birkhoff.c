@@ -4,7 +4,7 @@
  *
  * Each term is a perfect matching among the entries of at least a threshold, which halves when there is
  * none; taking it off empties at least one entry. A matching is kept from term to term: only the rows
- * whose entry fell below the threshold look for a new column, along augmenting paths [Kuhn]. */
+ * whose entry fell below the threshold look for a new column, along augmenting paths [kuhn1955]. */
 #include "analysis/numbers.h"
 
 #include <stdlib.h>

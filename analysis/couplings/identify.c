@@ -229,7 +229,7 @@ static ota_status potential_ratio(search *s, const ota_fit *fit, const double *e
 }
 
 /* The lambda between two whose potentials are one too small, one too large: regula falsi, with the idle end's height halved
- * [Illinois]. */
+ * [dowell1971]. */
 static ota_status between_steps(search *s, ota_fit *fit, const double *effect, double ends[2],
                                 double ratios[2], ota_error *error) {
     ota_status status = OTA_OK;

@@ -3,7 +3,7 @@
  *     minimise over x, a, b   sum_ij w_ij (y_ij - x S_ij - a_i - b_j)^2,   w = P^(2 - order)
  *
  * w dy = dP: the weights measure misfit in units of mass. The effects are taken out of y and of S first
- * [Frisch-Waugh]; column effects solve (diag c - W^T diag(r)^-1 W) b = right side, r = W 1, c = W^T 1, by
+ * [frisch1933]; column effects solve (diag c - W^T diag(r)^-1 W) b = right side, r = W 1, c = W^T 1, by
  * conjugate gradients: the matrix is singular along constants, and the right side has none. */
 #include "identify.h"
 

@@ -41,7 +41,7 @@ static double deviation_of(const double *x, int64_t count, double mean) {
 
 /* ---- bootstrap ------------------------------------------------------------------------------ */
 
-/* The next of a stream of 64 bits: a counter through a mixing of its bits (splitmix64). */
+/* The next of a stream of 64 bits: a counter through a mixing of its bits (splitmix64 [steele2014]). */
 static uint64_t next_bits(uint64_t *state) {
     uint64_t x = *state += UINT64_C(0x9e3779b97f4a7c15);
     x = (x ^ x >> 30) * UINT64_C(0xbf58476d1ce4e5b9);

@@ -1,12 +1,12 @@
 """Trains a deep causal model of bytes whose layers are joined by streams, mixed with and without bounds.
 
 Every token has STREAMS vectors X (streams x width). A block reads one vector from them, r X, and joins its
-answer y (Zhu et al. 2025):
+answer y [zhu2025]:
 
     X <- A X + w y        A (streams x streams), r and w from the token itself
 
 Methods say what A is. residual: one stream, X + y; free: I + scores; normalized: sinkhorn_normalize(scores),
-doubly stochastic (Xie et al. 2025). A product of doubly stochastic matrices is one; of free ones, it may
+doubly stochastic [xie2025]. A product of doubly stochastic matrices is one; of free ones, it may
 grow with the depth. `gain` is the largest sum of absolute entries of a row or column of A_L ... A_1, over
 the tokens of judged text; `gradient` the largest norm of a gradient in training since the last judgement,
 before it is cut to 1.

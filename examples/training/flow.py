@@ -1,8 +1,8 @@
 """Trains flows from noise to images of digits, with pairs drawn from transport plans or at random.
 
-A velocity v(x, t) is fitted to x1 - x0 at x = (1 - t) x0 + t x1 (Lipman et al. 2023). Methods say which noise
+A velocity v(x, t) is fitted to x1 - x0 at x = (1 - t) x0 + t x1 [lipman2023]. Methods say which noise
 x0 is paired with which image x1 of a minibatch: random, or the exact or sinkhorn plan of
-otattn.ot.PlanSampler (Tong et al. 2024). Euler's method moves as many samples of noise as there are test
+otattn.ot.PlanSampler [tong2024]. Euler's method moves as many samples of noise as there are test
 images; reported are the Wasserstein distances W2 to the test set after so many steps (`w2_4`: four),
 `w2_train`, that of as many training images, and `bend`, how far velocities turn on the way:
 ||v(x_t, t) - (x_1 - x_0)||^2 / ||x_1 - x_0||^2 on average.

@@ -63,7 +63,7 @@ class Sizes(NamedTuple):
 
 SIZES = {
     "digits": Sizes((), 2, 0, 0.3, 32, 2, 2),
-    # Early convolutions (Xiao et al. 2021) make minutes on a processor enough; they leave 4 x 4 tokens.
+    # Early convolutions [xiao2021] make minutes on a processor enough; they leave 4 x 4 tokens.
     "fashion": Sizes((16, 32, 48), 1, 0, 0.0, 48, 2, 3),
 }
 

@@ -374,8 +374,8 @@ def linear_sum_assignment(
 
     Notes
     -----
-    Jonker and Volgenant's algorithm on dense matrices, a search over few candidates of each row on large ones
-    [ELA-14, LIT-06].
+    Jonker and Volgenant's algorithm [jonker1987] on dense matrices, a search over few candidates of each row
+    on large ones [ELA-14, LIT-06].
 
     Examples
     --------

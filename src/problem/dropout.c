@@ -2,7 +2,7 @@
  *
  * Which pairs are dropped is a function of seed, offset, batch, head, query and key alone (otattn.h has it in
  * words), so neither threads, blocks nor instruction sets change it. The generator is Philox 4x32 with ten
- * rounds (Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as 1, 2, 3", 2011): a bijection of
+ * rounds [salmon2011]: a bijection of
  * four words, each round two 32 x 32 -> 64 bit products. Blocks of four keys go side by side in lanes that the
  * compiler makes vectors of. */
 #include "problem/problem.h"

@@ -5,7 +5,7 @@
  *
  * N [count][stride] symmetric off-diagonal part with the sign turned, so that every number above
  * is a sum of non-negative terms: links that differ by hundreds of decades keep their relative
- * accuracy, which the Hessian of a cold plan needs (the idea of Grassmann, Taksar and Heyman for
+ * accuracy, which the Hessian of a cold plan needs (the idea of [grassmann1985] for
  * Markov chains). */
 #include "coupled.h"
 

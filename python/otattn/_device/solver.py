@@ -135,7 +135,7 @@ class _Extrapolation:
 
     Changes R = G - g are weighed with the columns' sums, in whose inner product a round of exact columns is
     self-adjoint. A head whose error grows, or does not fall for long, goes back to its best update, takes
-    plain rounds for a while, twice as many each time, and starts anew. (Anderson, 1965)
+    plain rounds for a while, twice as many each time, and starts anew. [anderson1965]
     """
 
     def __init__(self, rule: Rule) -> None:

@@ -3,7 +3,7 @@
  * H is the Laplacian of a graph of keys with the couplings  c_jk = sum_i w_ij w_ik / den_i  and the ground, which holds
  * what the sink, soft rows and columns, and held keys take. Where a plan falls into parts that exchange almost nothing,
  * eigenvalues of H reach from 1 to rounding. Elimination keeps every coupling a sum of products of positive numbers
- * (Grassmann, Taksar and Heyman 1985), nothing cancels, and each key's multiplier is as accurate as the couplings,
+ * [grassmann1985], nothing cancels, and each key's multiplier is as accurate as the couplings,
  * whatever their sizes. A key that keeps less than `severed` of its weight is the last of its part. Its offset is 0: what
  * that drops of the right side is at most `severed` of its weight times twice the largest |U|, and so is the gradient's
  * error. */

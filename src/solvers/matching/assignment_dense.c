@@ -1,4 +1,4 @@
-/* assignment_dense.c: maximum-score matching over all pairs of a dense matrix, in the manner of Jonker and Volgenant [ELA-14,
+/* assignment_dense.c: maximum-score matching over all pairs of a dense matrix, in the manner of [jonker1987] [ELA-14,
  * LIT-06]: (1) column reduction (square matrices only: a long-side column that stays unmatched must keep v = 0), (2) two
  * sweeps in which an unmatched row bids for its cheapest column, lowering v by the margin to its second cheapest, (3)
  * for each row left, Dijkstra on the reduced costs to the nearest unmatched column. The passes are the backend's.
