@@ -16,7 +16,9 @@ const ota_architecture *ota_architecture_at(int index) {
 }
 
 /* Are there gguf files of it? Its first tensor has a name there. */
-static bool is_in_gguf(const ota_architecture *row) { return row->rows[0].rows[0].gguf != NULL; }
+static bool is_in_gguf(const ota_architecture *row) {
+    return row->rows[0].rows[0].gguf != NULL && !ota_architecture_has(row, OTA_ARCH_HUB_ALONE);
+}
 
 const ota_architecture *ota_architecture_named(const char *name, bool gguf) {
     const ota_architecture *row;

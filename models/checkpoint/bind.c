@@ -25,6 +25,8 @@ static const size_t group_fields[OTA_GROUPS] = {
     [OTA_GROUP_INPUT_BIAS] = offsetof(ota_config, biases.attention),
     [OTA_GROUP_OUTPUT_BIAS] = offsetof(ota_config, biases.attention),
     [OTA_GROUP_MLP_BIAS] = offsetof(ota_config, biases.mlp),
+    [OTA_GROUP_NORM_BIAS] = offsetof(ota_config, biases.norm),
+    [OTA_GROUP_HEAD_BIAS] = offsetof(ota_config, biases.head),
 };
 
 /* The key of config.json that says it; NULL: the files alone do. */
@@ -211,7 +213,8 @@ static ota_status bind_tensor(binder *b, const ota_tensor_row *row, int64_t laye
     const ota_form *form = &b->model->config.form;
     const bool wanted = (row->group == OTA_ALONE || b->wanted[row->group]) &&
                         ((row->flags & OTA_OF_PRE_NORM) == 0 || !form->post_norm) &&
-                        ((row->flags & OTA_SECOND_NORM) == 0 || form->norms == 2);
+                        ((row->flags & OTA_SECOND_NORM) == 0 || form->norms == 2) &&
+                        ((row->flags & OTA_NOT_FIRST) == 0 || layer > 0);
     if (found == NULL)
         return !wanted || (row->flags & OTA_MAY_MISS) != 0 || stands_in(b, row)
                    ? OTA_OK
@@ -235,7 +238,7 @@ static ota_status bind_tensor(binder *b, const ota_tensor_row *row, int64_t laye
                            .columns = one->shape[one->rank - 1],
                            .input_major = input_major};
     if (is_half(row)) {
-        weight->rows /= 2;
+        *(vector ? &weight->columns : &weight->rows) /= 2;
         if ((row->flags & OTA_SECOND_HALF) != 0) weight->data += one->bytes / 2;
     }
     if (is_aligned_f32(weight)) weight->values = (const float *)(const void *)weight->data;
@@ -243,13 +246,13 @@ static ota_status bind_tensor(binder *b, const ota_tensor_row *row, int64_t laye
         const int64_t count = weight->rows * weight->columns;
         b->model->parameters += count;
         b->by_type[type->gguf] += count;
-        if (vector) b->vector_elements += one->count;
+        if (vector) b->vector_elements += weight->columns;
     } else if (vector && (weight->values == NULL || less_one)) {
         ota_ops_named("portable")
-            ->decode[ota_element_index(type)](weight->data, b->next, one->count);
-        for (int64_t k = 0; less_one && k < one->count; k++) b->next[k] += 1;
+            ->decode[ota_element_index(type)](weight->data, b->next, weight->columns);
+        for (int64_t k = 0; less_one && k < weight->columns; k++) b->next[k] += 1;
         weight->values = b->next;
-        b->next += one->count;
+        b->next += weight->columns;
     }
     return OTA_OK;
 }

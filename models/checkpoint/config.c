@@ -486,6 +486,12 @@ static ota_status read_tree(reader *r, const ota_architecture **architecture, ot
         status = read_key(r, key, config);
     config->activation = row->activation;
     if (status == OTA_OK) status = read_activation(r, row->activation_key, &config->activation);
+    config->head_activation =
+        ota_architecture_has(row, OTA_ARCH_GELU_HEAD) ? OTA_GELU : config->activation;
+    if (status == OTA_OK && row->head_activation_key != NULL) {
+        config->head_activation = OTA_GELU;
+        status = read_activation(r, row->head_activation_key, &config->head_activation);
+    }
     if (ota_architecture_has(row, OTA_ARCH_GELU_IS_TANH) && config->activation == OTA_GELU)
         config->activation = OTA_GELU_TANH;
     if (status == OTA_OK && ota_architecture_has(row, OTA_ARCH_ROTARY))

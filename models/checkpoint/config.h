@@ -96,6 +96,8 @@ typedef struct ota_form {
 /* Hub files: there are such tensors. */
 typedef struct ota_bias_config {
     bool attention, mlp;
+    bool norm; /* also of gguf files */
+    bool head; /* of the transform before the head */
 } ota_bias_config;
 
 enum { OTA_LAYERS_MOST = 1024 };
@@ -110,6 +112,7 @@ typedef struct ota_config {
     int64_t window;       /* of local layers: how it lies is said in attention.c */
     int64_t
         local_period; /* all layers but each so many-th are local; 0: `local` is filled already */
+    int64_t local_shift;    /* layers before the first of which the period is counted */
     int64_t local_first;    /* no layer before it is */
     int64_t first_position; /* rows of the table of positions before that of a text's first token */
     bool local[OTA_LAYERS_MOST];
@@ -181,6 +184,7 @@ enum {
     OTA_FIRST_HALF = 32,   /* the upper rows of a tensor of twice as many */
     OTA_SECOND_HALF = 64,
     OTA_OF_PRE_NORM = 128, /* there in models with norms in front alone */
+    OTA_NOT_FIRST = 512,   /* not there in the first layer */
     OTA_SECOND_NORM = 256  /* there in blocks of two norms alone */
 };
 
@@ -192,6 +196,8 @@ typedef enum ota_group {
     OTA_GROUP_MLP_BIAS,
     OTA_GROUP_HEAD, /* BERT's, with its transform */
     OTA_GROUP_LONG, /* the lists of longrope */
+    OTA_GROUP_NORM_BIAS,
+    OTA_GROUP_HEAD_BIAS, /* of the transform before the head */
     OTA_GROUPS
 } ota_group;
 
@@ -242,6 +248,9 @@ enum {
     OTA_ARCH_POSITION_ROWS = 1024, /* the number of positions counts rows before the first, too */
     OTA_ARCH_SPARED = 2048, /* a list of config.json says which layers have rotary positions */
     OTA_ARCH_LAYER_PATTERNS = 32768, /* GPT-Neo's lists say it */
+    OTA_ARCH_HUB_ALONE = 262144,     /* no gguf files, though relatives have them */
+    OTA_ARCH_AFTER_PADDING = 65536,  /* positions begin behind the padding token's number */
+    OTA_ARCH_WINDOW_BOTH = 131072,   /* the window counts both of its sides */
     OTA_ARCH_PARTIAL = 8192,         /* a part of each head may be rotated */
     OTA_ARCH_GELU_IS_TANH = 16384,   /* hub files say gelu and mean the formula with tanh */
     OTA_ARCH_GELU_HEAD = 4096 /* the transform before the head has GELU whatever the MLP has */
@@ -269,6 +278,7 @@ typedef struct ota_architecture {
     int64_t wide_layers;
     ota_activation activation; /* where the configuration names none */
     const char *activation_key;
+    const char *head_activation_key;   /* NULL: as within blocks */
     ota_key_list keys[OTA_LISTS_MOST]; /* where two read the same key, the later one holds */
     ota_row_list rows[OTA_LISTS_MOST];
 } ota_architecture;

@@ -17,11 +17,12 @@ void ota_config_set(ota_config *config, const ota_config_key *key, double value)
 /* Which layers see a window, and which have no positions. */
 static void choose_layers(const ota_architecture *architecture, ota_config *config) {
     if (!config->windowed) config->window = 0;
+    if (ota_architecture_has(architecture, OTA_ARCH_WINDOW_BOTH)) config->window /= 2;
     for (int64_t k = 0; config->rope.spared_period > 0 && k < config->layers; k++)
         config->rope.spared[k] = (k + 1) % config->rope.spared_period == 0;
     for (int64_t k = 0; config->local_period > 0 && k < config->layers; k++)
-        config->local[k] =
-            config->window > 0 && k >= config->local_first && (k + 1) % config->local_period != 0;
+        config->local[k] = config->window > 0 && k >= config->local_first &&
+                           (k + 1 - config->local_shift) % config->local_period != 0;
     if (!ota_architecture_has(architecture, OTA_ARCH_SPARED) || config->window == 0) return;
     /* Where a list says which layers see a window it has been read already. */
     bool any = false;
@@ -102,12 +103,11 @@ ota_status ota_config_finish(const ota_architecture *architecture, ota_config *c
     if (!config->form.parallel) config->form.norms = 2;
     if (config->form.norms == 0) config->form.norms = config->form.key_groups ? 2 : 1;
     config->form.post_norm |= ota_architecture_has(architecture, OTA_ARCH_POST_NORM);
-    config->head_activation =
-        ota_architecture_has(architecture, OTA_ARCH_GELU_HEAD) ? OTA_GELU : config->activation;
     config->rope.interleaved |= ota_architecture_has(architecture, OTA_ARCH_INTERLEAVED);
     if (ota_architecture_has(architecture, OTA_ARCH_SCALED_EMBEDDING))
         config->factors.embedding = __builtin_sqrt((double)width);
     if (sizes[OTA_SIZE_INNER] == 0) sizes[OTA_SIZE_INNER] = 4 * width;
+    if (ota_architecture_has(architecture, OTA_ARCH_AFTER_PADDING)) config->first_position++;
     sizes[OTA_SIZE_POSITION_ROWS] = sizes[OTA_SIZE_POSITIONS];
     if (ota_architecture_has(architecture, OTA_ARCH_POSITION_ROWS))
         sizes[OTA_SIZE_POSITIONS] -= config->first_position;

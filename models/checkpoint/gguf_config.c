@@ -278,7 +278,7 @@ ota_status ota_gguf_config(const ota_gguf *gguf, const ota_architecture **archit
     for (int i = 0; status == OTA_OK && (key = ota_architecture_key(row, i)) != NULL; i++)
         status = read_key(&r, key, config);
     if (status != OTA_OK) return status;
-    config->activation = row->activation;
+    config->activation = config->head_activation = row->activation;
     config->rope.interleaved = ota_architecture_has(row, OTA_ARCH_INTERLEAVED_GGUF);
     if (row->wide_layers != 0 && config->layers == row->wide_layers)
         config->query_scalar = config->sizes[OTA_SIZE_WIDTH] / config->heads;

@@ -57,7 +57,16 @@ static const ota_ignored table[] = {
      "summary_type summary_use_proj summary_activation summary_proj_to_labels n_special "
      "predict_special_tokens sbert_ce_default_activation_function",
      "heads for other tasks"},
-    {CONFIG, "bert", NULL,
+    {CONFIG, "distilbert", NULL, "qa_dropout seq_classif_dropout", "training alone"},
+    {CONFIG, "distilbert", NULL, "sinusoidal_pos_embds", "the file holds the table"},
+    {CONFIG, "modernbert", NULL,
+     "mlp_dropout initializer_cutoff_factor deterministic_flash_attn sparse_prediction "
+     "sparse_pred_ignore_index repad_logits_with_grad compile reference_compile "
+     "unpad_inputs unpad_no_grad layer_norm_eps",
+     "training alone, or how a program computes the same numbers"},
+    {CONFIG, "modernbert", NULL, "classifier_pooling classifier_dropout", "heads for other tasks"},
+    {CONFIG, "modernbert", "true", "decoder_bias", "the file says it"},
+    {CONFIG, "bert roberta xlm-roberta camembert", NULL,
      "directionality pooler_fc_size pooler_num_attention_heads pooler_num_fc_layers "
      "pooler_size_per_head pooler_type",
      "the pooler, which is not run"},
@@ -113,8 +122,13 @@ static const ota_ignored table[] = {
      "score.weight classifier.weight classifier.bias qa_outputs.weight qa_outputs.bias "
      "multiple_choice_head.summary.weight multiple_choice_head.summary.bias",
      "heads for other tasks"},
-    {HUB, "bert", NULL, "embeddings.position_ids embeddings.token_type_ids", "counted up, or 0"},
-    {HUB, "bert", NULL,
+    {HUB, "bert roberta xlm-roberta camembert distilbert", NULL,
+     "embeddings.position_ids embeddings.token_type_ids", "counted up, or 0"},
+    {HUB, "roberta xlm-roberta camembert", NULL, "lm_head.bias",
+     "lm_head.decoder.bias beside it holds"},
+    {HUB, "bert roberta xlm-roberta camembert distilbert modernbert", NULL,
+     "classifier.dense.weight classifier.dense.bias classifier.out_proj.weight "
+     "classifier.out_proj.bias pre_classifier.weight pre_classifier.bias "
      "pooler.dense.weight pooler.dense.bias cls.seq_relationship.weight cls.seq_relationship.bias "
      "classifier.weight classifier.bias qa_outputs.weight qa_outputs.bias",
      "heads for other tasks"},

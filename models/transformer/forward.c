@@ -47,7 +47,10 @@ static void norm_rows(void *context, int64_t index, int worker) {
         if (ota_architecture_has(j->session->model->architecture, OTA_ARCH_RMS))
             ops->rms_norm(from, j->weight->values, epsilon, to, j->width);
         else
-            ops->layer_norm(from, j->weight->values, j->bias->values, epsilon, to, j->width);
+            ops->layer_norm(from, j->weight->values,
+                            ota_weight_present(j->bias) ? j->bias->values
+                                                        : j->session->buffers.zeros,
+                            epsilon, to, j->width);
     }
 }
 

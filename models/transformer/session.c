@@ -63,6 +63,9 @@ static ota_status make_buffers(ota_session *s, ota_error *error) {
     if (status == OTA_OK && ota_architecture_has(s->model->architecture, OTA_ARCH_GATED))
         status = make(s, rows, size[OTA_SIZE_INNER], &s->buffers.gate, error);
     if (status == OTA_OK) status = make(s, rows, width, &s->buffers.spare, error);
+    if (status == OTA_OK) status = make(s, 1, size[OTA_SIZE_WIDTH], &s->buffers.zeros, error);
+    if (status == OTA_OK)
+        memset(s->buffers.zeros, 0, (size_t)size[OTA_SIZE_WIDTH] * sizeof *s->buffers.zeros);
     if (status == OTA_OK && s->model->config.form.parallel)
         status = make(s, rows, size[OTA_SIZE_WIDTH], &s->buffers.beside, error);
     if (status == OTA_OK)
@@ -215,11 +218,11 @@ void ota_session_free(ota_session *s) {
     ota_session_free_plans(s);
     free(s->plans.slots);
     ota_pool_free(s->pool);
-    float *const buffers[] = {s->buffers.residual, s->buffers.branch,    s->buffers.merged,
-                              s->buffers.mixed,    s->buffers.inner,     s->buffers.gate,
-                              s->buffers.spare,    s->buffers.beside,    s->buffers.panels,
-                              s->buffers.receiver, s->rotations.cosines, s->slopes,
-                              s->rotations.sines,  s->cache.keys,        s->cache.values};
+    float *const buffers[] = {
+        s->buffers.residual, s->buffers.branch,  s->buffers.merged,   s->buffers.mixed,
+        s->buffers.zeros,    s->buffers.inner,   s->buffers.gate,     s->buffers.spare,
+        s->buffers.beside,   s->buffers.panels,  s->buffers.receiver, s->rotations.cosines,
+        s->slopes,           s->rotations.sines, s->cache.keys,       s->cache.values};
     for (size_t k = 0; k < sizeof buffers / sizeof *buffers; k++) free(buffers[k]);
     free(s->cache.remaining);
     free(s->run.lengths);

@@ -82,6 +82,7 @@ typedef struct ota_session_buffers {
     float *inner, *gate, *spare; /* of an MLP */
     float *panels;               /* [threads][panel] decoded rows of weights */
     int64_t panel;               /* floats of one */
+    float *zeros;                /* [width] the biases of norms without any */
     float *receiver;             /* [batch, heads, keys], made when first captured */
     size_t receiver_floats;      /* room there */
 } ota_session_buffers;

@@ -1,6 +1,10 @@
 /* BERT and its relatives, which look both ways.
  *
- *   bert   x = norm(E[id] + P[t] + T[type]);  x = norm(x + O attention(x));  x = norm(x + down gelu(up x)) */
+ *   bert   x = norm(E[id] + P[t] + T[type]);  x = norm(x + O attention(x));  x = norm(x + down gelu(up x))
+ *   roberta, xlm-roberta, camembert   the same; positions begin behind the number of the padding token
+ *   distilbert                        the same without types
+ *   modernbert   x = norm E[id];  x += O attention(rope, norm x);  x += down (gelu(gate norm x) * up norm x), without norm in front of
+ *                the first attention;  two of three layers see a window and have rotary positions of their own */
 #include "rows.h"
 
 /* ---- BERT ---- */
@@ -26,7 +30,7 @@ static const ota_config_key bert_keys[] = {
 static const ota_tensor_row bert_rows[] = {
     PLAIN(OTA_EMBED, "embeddings.word_embeddings", "token_embd", VOCABULARY, WIDTH,
           OTA_TIED_MAY_MISS),
-    PLAIN(OTA_POSITION, "embeddings.position_embeddings", "position_embd", POSITIONS, WIDTH, 0),
+    PLAIN(OTA_POSITION, "embeddings.position_embeddings", "position_embd", POSITION_ROWS, WIDTH, 0),
     PLAIN(OTA_TYPE, "embeddings.token_type_embeddings", "token_types", TYPES, WIDTH, 0),
     LAYER_NORMS(OTA_EMBED_NORM, "embeddings.LayerNorm", "token_embd_norm"),
     LINEAR(OTA_QUERY, "encoder.layer.%lld.attention.self.query", "blk.%lld.attn_q", QUERY, WIDTH,
@@ -40,6 +44,9 @@ static const ota_tensor_row bert_rows[] = {
     LINEAR(OTA_UP, "encoder.layer.%lld.intermediate.dense", "blk.%lld.ffn_up", INNER, WIDTH, 0),
     LINEAR(OTA_DOWN, "encoder.layer.%lld.output.dense", "blk.%lld.ffn_down", WIDTH, INNER, 0),
     LAYER_NORMS(OTA_NORM_2, "encoder.layer.%lld.output.LayerNorm", "blk.%lld.layer_output_norm"),
+};
+
+static const ota_tensor_row bert_head_rows[] = {
     {OTA_HEAD_DENSE, "cls.predictions.transform.dense.weight", NULL, OTA_SIZE_WIDTH, OTA_SIZE_WIDTH,
      0, OTA_GROUP_HEAD, NULL},
     {OTA_HEAD_DENSE_BIAS, "cls.predictions.transform.dense.bias", NULL, OTA_SIZE_WIDTH,
@@ -54,6 +61,117 @@ static const ota_tensor_row bert_rows[] = {
 
 static const char *const bert_prefixes[] = {"bert.", "", NULL};
 
+/* ---- RoBERTa ---- */
+
+static const ota_config_key roberta_keys[] = {
+    {"pad_token_id", NULL, NULL, OTA_KEY_INTEGER, AT(first_position), 0, 1 << 20, 1, 1},
+};
+
+static const ota_tensor_row roberta_head_rows[] = {
+    {OTA_HEAD_DENSE, "lm_head.dense.weight", NULL, OTA_SIZE_WIDTH, OTA_SIZE_WIDTH, 0,
+     OTA_GROUP_HEAD, NULL},
+    {OTA_HEAD_DENSE_BIAS, "lm_head.dense.bias", NULL, OTA_SIZE_WIDTH, OTA_SIZE_NONE, 0,
+     OTA_GROUP_HEAD, NULL},
+    LAYER_NORM(OTA_HEAD_NORM, "lm_head.layer_norm", NULL, OTA_GROUP_HEAD),
+    LAYER_NORM_BIAS(OTA_HEAD_NORM, "lm_head.layer_norm", NULL, OTA_GROUP_HEAD),
+    {OTA_HEAD, "lm_head.decoder.weight", NULL, OTA_SIZE_VOCABULARY, OTA_SIZE_WIDTH,
+     OTA_TIED_MAY_MISS, OTA_GROUP_HEAD, NULL},
+    {OTA_HEAD_BIAS, "lm_head.decoder.bias", NULL, OTA_SIZE_VOCABULARY, OTA_SIZE_NONE,
+     OTA_TIED_OTHER, OTA_GROUP_HEAD, "lm_head.bias"},
+};
+
+static const char *const roberta_prefixes[] = {"roberta.", "", NULL};
+
+/* ---- DistilBERT ---- */
+
+static const ota_config_key distilbert_keys[] = {
+    RENAMED("n_layers", "num_hidden_layers", NULL, AT(layers), MOST_LAYERS),
+    RENAMED("n_heads", "num_attention_heads", NULL, AT(heads), MOST_HEADS),
+    RENAMED("dim", "hidden_size", NULL, SIZE(WIDTH), MOST_WIDTH),
+    NEEDED("max_position_embeddings", NULL, SIZE(POSITIONS), MOST_POSITIONS),
+    NEEDED("vocab_size", NULL, SIZE(VOCABULARY), MOST_WORDS),
+    NEEDED("hidden_dim", NULL, SIZE(INNER), MOST_INNER),
+    ALWAYS(REAL, norm_epsilon, 1e-12),
+    TIED(true),
+    ALWAYS(TRUTH, scores.scaled, true),
+};
+
+static const ota_tensor_row distilbert_rows[] = {
+    HUB_PLAIN(OTA_EMBED, "embeddings.word_embeddings", VOCABULARY, WIDTH, OTA_TIED_MAY_MISS),
+    HUB_PLAIN(OTA_POSITION, "embeddings.position_embeddings", POSITIONS, WIDTH, 0),
+    HUB_NORM(OTA_EMBED_NORM, "embeddings.LayerNorm", 0),
+    HUB_LINEAR(OTA_QUERY, "transformer.layer.%lld.attention.q_lin", QUERY, WIDTH, ALONE),
+    HUB_LINEAR(OTA_KEY, "transformer.layer.%lld.attention.k_lin", KEY, WIDTH, ALONE),
+    HUB_LINEAR(OTA_VALUE, "transformer.layer.%lld.attention.v_lin", KEY, WIDTH, ALONE),
+    HUB_LINEAR(OTA_OUTPUT, "transformer.layer.%lld.attention.out_lin", WIDTH, QUERY, ALONE),
+    HUB_NORM(OTA_NORM_1, "transformer.layer.%lld.sa_layer_norm", 0),
+    HUB_LINEAR(OTA_UP, "transformer.layer.%lld.ffn.lin1", INNER, WIDTH, ALONE),
+    HUB_LINEAR(OTA_DOWN, "transformer.layer.%lld.ffn.lin2", WIDTH, INNER, ALONE),
+    HUB_NORM(OTA_NORM_2, "transformer.layer.%lld.output_layer_norm", 0),
+    HUB_GROUP(OTA_HEAD_DENSE, "vocab_transform.weight", WIDTH, WIDTH, 0, HEAD),
+    HUB_GROUP(OTA_HEAD_DENSE_BIAS, "vocab_transform.bias", WIDTH, NONE, 0, HEAD),
+    HUB_GROUP(OTA_HEAD_NORM, "vocab_layer_norm.weight", WIDTH, NONE, 0, HEAD),
+    HUB_GROUP(OTA_HEAD_NORM_BIAS, "vocab_layer_norm.bias", WIDTH, NONE, 0, HEAD),
+    HUB_GROUP(OTA_HEAD, "vocab_projector.weight", VOCABULARY, WIDTH, OTA_TIED_MAY_MISS, HEAD),
+    HUB_GROUP(OTA_HEAD_BIAS, "vocab_projector.bias", VOCABULARY, NONE, 0, HEAD),
+};
+
+static const char *const distilbert_prefixes[] = {"distilbert.", "", NULL};
+
+/* ---- ModernBERT ---- */
+
+static const ota_config_key modernbert_keys[] = {
+    NEEDED("num_hidden_layers", NULL, AT(layers), MOST_LAYERS),
+    NEEDED("num_attention_heads", NULL, AT(heads), MOST_HEADS),
+    NEEDED("hidden_size", NULL, SIZE(WIDTH), MOST_WIDTH),
+    NEEDED("max_position_embeddings", NULL, SIZE(POSITIONS), MOST_POSITIONS),
+    NEEDED("vocab_size", NULL, SIZE(VOCABULARY), MOST_WORDS),
+    NEEDED("intermediate_size", NULL, SIZE(INNER), MOST_INNER),
+    INTEGER("local_attention", NULL, AT(window), MOST_POSITIONS, 128, 0),
+    INTEGER("global_attn_every_n_layers", NULL, AT(local_period), MOST_LAYERS, 3, 0),
+    ALWAYS(INTEGER, local_shift, 1),
+    ALWAYS(TRUTH, windowed, true),
+    REAL("norm_eps", NULL, norm_epsilon, 1e-5, 0),
+    REAL("global_rope_theta", NULL, rope.base, 160000, 0),
+    REAL("local_rope_theta", NULL, rope.local_base, 10000, 0),
+    ALWAYS(REAL, rope.share, 1),
+    TRUTH("attention_bias", NULL, biases.attention, false),
+    TRUTH("mlp_bias", NULL, biases.mlp, false),
+    TRUTH("norm_bias", NULL, biases.norm, false),
+    TRUTH("classifier_bias", NULL, biases.head, false),
+    TIED(true),
+    ALWAYS(TRUTH, scores.scaled, true),
+};
+
+#define LAYER "layers.%lld."
+static const ota_tensor_row modernbert_rows[] = {
+    HUB_PLAIN(OTA_EMBED, "embeddings.tok_embeddings", VOCABULARY, WIDTH, OTA_TIED_MAY_MISS),
+    HUB_PLAIN(OTA_EMBED_NORM, "embeddings.norm", WIDTH, NONE, 0),
+    HUB_BIAS(OTA_EMBED_NORM, "embeddings.norm", WIDTH, GROUP_NORM_BIAS),
+    HUB_PLAIN(OTA_NORM_1, LAYER "attn_norm", WIDTH, NONE, OTA_NOT_FIRST),
+    {OTA_NORM_1_BIAS, LAYER "attn_norm.bias", NULL, OTA_SIZE_WIDTH, OTA_SIZE_NONE, OTA_NOT_FIRST,
+     OTA_GROUP_NORM_BIAS, NULL},
+    HUB_LINEAR(OTA_MERGED, LAYER "attn.Wqkv", MERGED, WIDTH, GROUP_INPUT_BIAS),
+    HUB_LINEAR(OTA_OUTPUT, LAYER "attn.Wo", WIDTH, QUERY, GROUP_OUTPUT_BIAS),
+    HUB_PLAIN(OTA_NORM_2, LAYER "mlp_norm", WIDTH, NONE, 0),
+    HUB_BIAS(OTA_NORM_2, LAYER "mlp_norm", WIDTH, GROUP_NORM_BIAS),
+    HUB_PLAIN(OTA_GATE, LAYER "mlp.Wi", INNER, WIDTH, OTA_FIRST_HALF),
+    HUB_GROUP(OTA_GATE_BIAS, LAYER "mlp.Wi.bias", INNER, NONE, OTA_FIRST_HALF, MLP_BIAS),
+    HUB_PLAIN(OTA_UP, LAYER "mlp.Wi", INNER, WIDTH, OTA_SECOND_HALF),
+    HUB_GROUP(OTA_UP_BIAS, LAYER "mlp.Wi.bias", INNER, NONE, OTA_SECOND_HALF, MLP_BIAS),
+    HUB_LINEAR(OTA_DOWN, LAYER "mlp.Wo", WIDTH, INNER, GROUP_MLP_BIAS),
+    HUB_PLAIN(OTA_FINAL_NORM, "final_norm", WIDTH, NONE, 0),
+    HUB_BIAS(OTA_FINAL_NORM, "final_norm", WIDTH, GROUP_NORM_BIAS),
+    HUB_GROUP(OTA_HEAD_DENSE, "head.dense.weight", WIDTH, WIDTH, 0, HEAD),
+    HUB_BIAS(OTA_HEAD_DENSE, "head.dense", WIDTH, GROUP_HEAD_BIAS),
+    HUB_GROUP(OTA_HEAD_NORM, "head.norm.weight", WIDTH, NONE, 0, HEAD),
+    HUB_BIAS(OTA_HEAD_NORM, "head.norm", WIDTH, GROUP_NORM_BIAS),
+    HUB_GROUP(OTA_HEAD, "decoder.weight", VOCABULARY, WIDTH, OTA_TIED_MAY_MISS, HEAD),
+    HUB_GROUP(OTA_HEAD_BIAS, "decoder.bias", VOCABULARY, NONE, OTA_MAY_MISS, HEAD),
+};
+
+static const char *const modernbert_prefixes[] = {"model.", "", NULL};
+
 /* ---- the table ---- */
 
 const ota_architecture ota_bert_family[] = {
@@ -64,6 +182,38 @@ const ota_architecture ota_bert_family[] = {
      .activation = OTA_GELU,
      .activation_key = "hidden_act",
      .keys = {LIST(bert_keys)},
-     .rows = {LIST(bert_rows)}},
+     .rows = {LIST(bert_rows), LIST(bert_head_rows)}},
+#define ROBERTA(word)                                                                              \
+    {                                                                                              \
+        .name = word, .model_type = word, .prefixes = roberta_prefixes,                            \
+        .traits = OTA_ARCH_POST_NORM | OTA_ARCH_POSITION_ROWS | OTA_ARCH_AFTER_PADDING |           \
+                  OTA_ARCH_GELU_HEAD | OTA_ARCH_HUB_ALONE,                                         \
+        .activation = OTA_GELU, .activation_key = "hidden_act",                                    \
+        .keys = {LIST(bert_keys), LIST(roberta_keys)}, .rows = {                                   \
+            LIST(bert_rows),                                                                       \
+            LIST(roberta_head_rows)                                                                \
+        }                                                                                          \
+    }
+    ROBERTA("roberta"),
+    ROBERTA("xlm-roberta"),
+    ROBERTA("camembert"),
+    {.name = "distilbert",
+     .model_type = "distilbert",
+     .prefixes = distilbert_prefixes,
+     .traits = OTA_ARCH_POST_NORM,
+     .activation = OTA_GELU,
+     .activation_key = "activation",
+     .keys = {LIST(distilbert_keys)},
+     .rows = {LIST(distilbert_rows)}},
+    {.name = "modernbert",
+     .model_type = "modernbert",
+     .prefixes = modernbert_prefixes,
+     .traits = OTA_ARCH_ROTARY | OTA_ARCH_GATED | OTA_ARCH_TWO_ROPES | OTA_ARCH_LAYER_TYPES |
+               OTA_ARCH_WINDOW_BOTH,
+     .activation = OTA_GELU,
+     .activation_key = "hidden_activation",
+     .head_activation_key = "classifier_activation",
+     .keys = {LIST(modernbert_keys)},
+     .rows = {LIST(modernbert_rows)}},
     {0},
 };

@@ -276,6 +276,48 @@ def draw_falcon(generator: np.random.Generator) -> Settings:
     return settings
 
 
+def bert_like(generator: np.random.Generator, **more: Any) -> Settings:
+    settings = gpt_like(generator)
+    return settings | {
+        "intermediate_size": pick(generator, 24, 40),
+        "max_position_embeddings": POSITIONS,
+        "hidden_act": pick(generator, "gelu", "relu"),
+        "tie_word_embeddings": True,
+        **more,
+    }
+
+
+def draw_roberta(generator: np.random.Generator) -> Settings:
+    return bert_like(generator, pad_token_id=pick(generator, 0, 1), type_vocab_size=pick(generator, 1, 2))
+
+
+def draw_distilbert(generator: np.random.Generator) -> Settings:
+    settings = gpt_like(generator)
+    return {
+        "n_layers": settings["num_hidden_layers"],
+        "n_heads": settings["num_attention_heads"],
+        "dim": settings["hidden_size"],
+        "hidden_dim": pick(generator, 24, 40),
+        "max_position_embeddings": POSITIONS,
+        "activation": pick(generator, "gelu", "relu"),
+    }
+
+
+def draw_modernbert(generator: np.random.Generator) -> Settings:
+    settings = bert_like(generator, num_hidden_layers=4, pad_token_id=0)
+    settings.pop("hidden_act")
+    return settings | {
+        "local_attention": pick(generator, 6, 11, 20),
+        "global_attn_every_n_layers": pick(generator, 2, 3),
+        "attention_bias": truth(generator),
+        "mlp_bias": truth(generator),
+        "norm_bias": truth(generator),
+        "classifier_bias": truth(generator),
+        "classifier_activation": pick(generator, "gelu", "relu"),
+        "hidden_activation": pick(generator, "gelu", "gelu_pytorch_tanh"),
+    }
+
+
 FAMILIES = {
     "llama": Family("LlamaConfig", "LlamaForCausalLM", llama_like),
     "mistral": Family("MistralConfig", "MistralForCausalLM", draw_mistral),
@@ -292,6 +334,11 @@ FAMILIES = {
     "opt": Family("OPTConfig", "OPTForCausalLM", draw_opt),
     "bloom": Family("BloomConfig", "BloomForCausalLM", draw_bloom),
     "falcon": Family("FalconConfig", "FalconForCausalLM", draw_falcon),
+    "roberta": Family("RobertaConfig", "RobertaForMaskedLM", draw_roberta, False),
+    "xlm-roberta": Family("XLMRobertaConfig", "XLMRobertaForMaskedLM", draw_roberta, False),
+    "camembert": Family("CamembertConfig", "CamembertForMaskedLM", draw_roberta, False),
+    "distilbert": Family("DistilBertConfig", "DistilBertForMaskedLM", draw_distilbert, False),
+    "modernbert": Family("ModernBertConfig", "ModernBertForMaskedLM", draw_modernbert, False),
     "gemma2": Family("Gemma2Config", "Gemma2ForCausalLM", draw_gemma2),
 }
 
@@ -354,7 +401,11 @@ def expect_same(folder: Path, model: Any, ids: np.ndarray, lengths: np.ndarray |
     ours, peer = load_file(folder / "run.safetensors"), peer_run(model, ids, lengths)
     rows = None if lengths is None else np.arange(ids.shape[1])[None] < lengths[:, None]
     layers = len(peer.attentions)
-    names = [f"blocks.{k}.hook_resid_pre" for k in range(layers)]
+    if "blocks.0.hook_normalized_resid_post" in ours:
+        last = "hook_full_embed" if "hook_full_embed" in ours else "blocks.0.hook_resid_pre"
+        names = [last, *(f"blocks.{k}.hook_normalized_resid_post" for k in range(layers))]
+    else:
+        names = [f"blocks.{k}.hook_resid_pre" for k in range(layers)]
     if "ln_final.hook_normalized" in ours:
         names.append("ln_final.hook_normalized")
     for layer, state in enumerate(names):
