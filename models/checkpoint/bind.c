@@ -13,8 +13,9 @@ typedef struct binder {
     ota_model *model;
     bool gguf;
     bool wanted[OTA_GROUPS]; /* is the group to be there? */
-    bool *bound; /* of every tensor of the checkpoint: it has a role, or is known to have none */
-    float *next; /* room for decoded vectors; NULL while they are counted */
+    bool *bound;    /* of every tensor of the checkpoint: it has a role, or is known to have none */
+    int64_t expert; /* that a tensor is of */
+    float *next;    /* room for decoded vectors; NULL while they are counted */
     int64_t vector_elements;
     int64_t by_type[64]; /* parameters of each element type, by ggml's number */
     ota_error *error;
@@ -40,18 +41,23 @@ static const char *group_key(const binder *b, ota_group group) {
 
 /* ---- finding ---- */
 
+/* Puts the number in the place of the first %lld. */
+static void fill_in(char *text, size_t size, int64_t number) {
+    char tail[256];
+    char *mark = strstr(text, "%lld");
+    if (mark == NULL) return;
+    (void)ota_snprintf(tail, sizeof tail, "%s", mark + 4);
+    (void)ota_snprintf(mark, size - (size_t)(mark - text), "%lld%s", (long long)number, tail);
+}
+
 static const ota_found *find(const binder *b, const char *pattern, int64_t layer, char *name,
                              size_t name_size) {
     char tail[256];
     const char *const plain[] = {"", NULL};
     const char *const *prefixes = b->gguf ? plain : b->model->architecture->prefixes;
-    /* The table's patterns hold one %lld or none. */
-    const char *mark = strstr(pattern, "%lld");
-    if (mark == NULL)
-        (void)ota_snprintf(tail, sizeof tail, "%s", pattern);
-    else
-        (void)ota_snprintf(tail, sizeof tail, "%.*s%lld%s", (int)(mark - pattern), pattern,
-                           (long long)layer, mark + 4);
+    (void)ota_snprintf(tail, sizeof tail, "%s", pattern);
+    fill_in(tail, sizeof tail, layer);
+    fill_in(tail, sizeof tail, b->expert);
     for (int i = 0; prefixes[i] != NULL; i++) {
         (void)ota_snprintf(name, name_size, "%s%s", prefixes[i], tail);
         const ota_found *found = ota_checkpoint_find(&b->model->checkpoint, name);
@@ -175,6 +181,15 @@ static bool is_half(const ota_tensor_row *row) {
     return (row->flags & (OTA_FIRST_HALF | OTA_SECOND_HALF)) != 0;
 }
 
+static bool is_of_expert(const ota_tensor_row *row) {
+    return row->role >= OTA_EXPERT_UP && row->role < OTA_BLOCK_ROLES;
+}
+
+/* Do all experts lie in one tensor? */
+static bool is_stacked(const binder *b, const ota_tensor_row *row) {
+    return is_of_expert(row) && b->gguf;
+}
+
 static ota_status check_shape(const binder *b, const ota_tensor_row *row, const ota_found *found,
                               bool input_major) {
     const int64_t *sizes = b->model->config.sizes;
@@ -186,8 +201,10 @@ static ota_status check_shape(const binder *b, const ota_tensor_row *row, const 
                                          : rows,
                   second = input_major ? rows : columns;
     const ota_tensor *one = found->tensor;
-    if (one->rank == (vector ? 1 : 2) && one->shape[0] == first &&
-        (vector || one->shape[1] == second))
+    const int lead = is_stacked(b, row) ? 1 : 0;
+    if (one->rank == (vector ? 1 : 2) + lead && one->shape[lead] == first &&
+        (vector || one->shape[lead + 1] == second) &&
+        (lead == 0 || one->shape[0] == sizes[OTA_SIZE_EXPERTS]))
         return OTA_OK;
     char wanted[64];
     if (vector)
@@ -231,12 +248,14 @@ static ota_status bind_tensor(binder *b, const ota_tensor_row *row, int64_t laye
         return ota_refuse_at(b->error, found->shard->path, one->place,
                              "\"%.80s\" has dtype %s, which no weight can have", one->name,
                              one->stored);
-    const bool vector = one->rank == 1;
+    const int lead = is_stacked(b, row) ? 1 : 0;
+    const bool vector = one->rank == 1 + lead;
     *weight = (ota_weight){.type = type,
                            .data = found->shard->map + one->offset,
-                           .rows = vector ? 1 : one->shape[0],
+                           .rows = vector ? 1 : one->shape[lead],
                            .columns = one->shape[one->rank - 1],
                            .input_major = input_major};
+    if (lead == 1) weight->data += one->bytes / one->shape[0] * b->expert;
     if (is_half(row)) {
         *(vector ? &weight->columns : &weight->rows) /= 2;
         if ((row->flags & OTA_SECOND_HALF) != 0) weight->data += one->bytes / 2;
@@ -257,6 +276,17 @@ static ota_status bind_tensor(binder *b, const ota_tensor_row *row, int64_t laye
     return OTA_OK;
 }
 
+static ota_status bind_experts(binder *b, const ota_tensor_row *row, int64_t layer) {
+    ota_weight *experts = b->model->blocks[layer].experts;
+    ota_status status = OTA_OK;
+    const int64_t count = b->model->config.sizes[OTA_SIZE_EXPERTS];
+    for (b->expert = 0; status == OTA_OK && b->expert < count; b->expert++)
+        status = bind_tensor(
+            b, row, layer, &experts[b->expert * OTA_EXPERT_ROLES + (int)row->role - OTA_EXPERT_UP]);
+    b->expert = 0;
+    return status;
+}
+
 static ota_status bind_all(binder *b) {
     ota_model *model = b->model;
     const ota_architecture *architecture = model->architecture;
@@ -266,7 +296,8 @@ static ota_status bind_all(binder *b) {
         for (int64_t layer = 0; layer < layers_of(b, row); layer++) {
             ota_weight *weight =
                 block ? &model->blocks[layer].weights[row->role] : &model->weights[row->role];
-            const ota_status status = bind_tensor(b, row, layer, weight);
+            const ota_status status = is_of_expert(row) ? bind_experts(b, row, layer)
+                                                        : bind_tensor(b, row, layer, weight);
             if (status != OTA_OK) return status;
         }
     }
@@ -314,8 +345,13 @@ ota_status ota_model_bind(ota_model *model, ota_error *error) {
     binder b = {.model = model, .gguf = strcmp(model->format, "gguf") == 0, .error = error};
     model->blocks = calloc((size_t)model->config.layers, sizeof *model->blocks);
     b.bound = calloc((size_t)model->checkpoint.count + 1, sizeof *b.bound);
+    const int64_t experts = model->config.sizes[OTA_SIZE_EXPERTS] * OTA_EXPERT_ROLES;
+    model->experts = calloc((size_t)(model->config.layers * experts) + 1, sizeof *model->experts);
+    for (int64_t k = 0; model->blocks != NULL && model->experts != NULL && k < model->config.layers;
+         k++)
+        model->blocks[k].experts = experts > 0 ? model->experts + k * experts : NULL;
     const ota_status status =
-        model->blocks != NULL && b.bound != NULL
+        model->blocks != NULL && model->experts != NULL && b.bound != NULL
             ? bind_twice(&b)
             : ota_refuse(error, OTA_ENOMEM, "no memory is left for a model's table of weights");
     free(b.bound);

@@ -26,6 +26,8 @@ typedef enum ota_size {
     OTA_SIZE_KEY,    /* key heads x head width */
     OTA_SIZE_MERGED, /* query + 2 key */
     OTA_SIZE_INNER,
+    OTA_SIZE_EXPERTS,
+    OTA_SIZE_EXPERT_INNER,
     OTA_SIZE_VOCABULARY,
     OTA_SIZE_POSITIONS,
     OTA_SIZE_POSITION_ROWS, /* of the table of positions: those before the first are of no token */
@@ -93,6 +95,12 @@ typedef struct ota_form {
     int64_t norms;   /* of a block: 1 or 2 */
 } ota_form;
 
+/* Of a mixture: every token has the MLPs of some experts, which a router weighs. sizes[OTA_SIZE_EXPERTS] is 0 elsewhere. */
+typedef struct ota_expert_config {
+    int64_t chosen;  /* for a token */
+    bool normalised; /* the weights of those chosen add up to 1 */
+} ota_expert_config;
+
 /* Hub files: there are such tensors. */
 typedef struct ota_bias_config {
     bool attention, mlp;
@@ -127,6 +135,7 @@ typedef struct ota_config {
     ota_rope_config rope;
     ota_score_config scores;
     ota_bias_config biases;
+    ota_expert_config experts;
 } ota_config;
 
 /* Which tensor of a block or of the whole model; a bias follows its weight. */
@@ -155,6 +164,14 @@ typedef enum ota_role {
     OTA_GATE_BIAS,
     OTA_DOWN,
     OTA_DOWN_BIAS,
+    OTA_ROUTER,
+    OTA_ROUTER_BIAS,
+    OTA_EXPERT_UP, /* of every expert one; gguf files have them in one tensor [experts, rows, columns] */
+    OTA_EXPERT_UP_BIAS,
+    OTA_EXPERT_GATE,
+    OTA_EXPERT_GATE_BIAS,
+    OTA_EXPERT_DOWN,
+    OTA_EXPERT_DOWN_BIAS,
     OTA_BLOCK_ROLES,
     OTA_EMBED = OTA_BLOCK_ROLES,
     OTA_POSITION,
@@ -201,7 +218,9 @@ typedef enum ota_group {
     OTA_GROUPS
 } ota_group;
 
-/* One tensor: names in the two formats ("%lld" is the layer; NULL: not there), shape [rows, columns]
+enum { OTA_EXPERT_ROLES = OTA_BLOCK_ROLES - OTA_EXPERT_UP };
+
+/* One tensor: names in the two formats ("%lld" is the layer, a second one the expert; NULL: not there), shape [rows, columns]
  * as a linear layer has it: [out, in]. */
 typedef struct ota_tensor_row {
     ota_role role;

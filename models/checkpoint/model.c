@@ -110,6 +110,7 @@ void ota_model_free(ota_model *model) {
     free(model->pairs);
     free(model->path);
     free(model->blocks);
+    free(model->experts);
     free(model->vectors);
     free(model);
 }

@@ -13,8 +13,14 @@
 #include "weights.h"
 
 typedef struct ota_block {
-    ota_weight weights[OTA_BLOCK_ROLES];
+    ota_weight weights[OTA_BLOCK_ROLES]; /* none of experts */
+    ota_weight *experts;                 /* [experts][OTA_EXPERT_ROLES], or NULL */
 } ota_block;
+
+static inline const ota_weight *ota_expert_weight(const ota_block *block, int64_t expert,
+                                                  ota_role role) {
+    return &block->experts[expert * OTA_EXPERT_ROLES + (int)role - OTA_EXPERT_UP];
+}
 
 typedef enum ota_head_kind {
     OTA_HEAD_TIED,
@@ -33,6 +39,7 @@ struct ota_model {
     const char *format, *dtype;
     ota_weight weights[OTA_ROLES]; /* those of the whole model */
     ota_block *blocks;             /* [layers] */
+    ota_weight *experts;           /* [layers][experts][OTA_EXPERT_ROLES], or NULL */
     float *vectors;                /* decoded vectors that weights[].values point into */
     ota_head_kind head;
     int64_t parameters;

@@ -19,7 +19,8 @@ enum {
     FINAL_NORM = 64,
     TYPED = 128,
     EMBED_NORM = 256,
-    SCALED_2 = 512
+    SCALED_2 = 512,
+    DENSE = 1024
 };
 
 static const char of_a_norm[] = "nothing reads it again; edit hook_normalized behind it",
@@ -60,9 +61,9 @@ static const point_row points[OTA_POINTS] = {
                                   NULL},
     [OTA_POINT_SCALE_2] = {"ln2.hook_scale", SCALED_2, TOKENS, OTA_SIZE_NONE, of_a_norm},
     [OTA_POINT_NORMALIZED_2] = {"ln2.hook_normalized", PRE_NORM_2, TOKENS, OTA_SIZE_WIDTH, NULL},
-    [OTA_POINT_MLP_PRE] = {"mlp.hook_pre", ANY, TOKENS, OTA_SIZE_INNER, NULL},
-    [OTA_POINT_MLP_LINEAR] = {"mlp.hook_pre_linear", GATED, TOKENS, OTA_SIZE_INNER, NULL},
-    [OTA_POINT_MLP_POST] = {"mlp.hook_post", ANY, TOKENS, OTA_SIZE_INNER, NULL},
+    [OTA_POINT_MLP_PRE] = {"mlp.hook_pre", DENSE, TOKENS, OTA_SIZE_INNER, NULL},
+    [OTA_POINT_MLP_LINEAR] = {"mlp.hook_pre_linear", GATED | DENSE, TOKENS, OTA_SIZE_INNER, NULL},
+    [OTA_POINT_MLP_POST] = {"mlp.hook_post", DENSE, TOKENS, OTA_SIZE_INNER, NULL},
     [OTA_POINT_MLP_OUT] = {"hook_mlp_out", ANY, TOKENS, OTA_SIZE_WIDTH, NULL},
     [OTA_POINT_RESID_POST] = {"hook_resid_post", ANY, TOKENS, OTA_SIZE_WIDTH, NULL},
     [OTA_POINT_SCALE_POST] = {"ln2.hook_scale", POST_NORM, TOKENS, OTA_SIZE_NONE, of_a_norm},
@@ -94,6 +95,8 @@ static bool exists(const ota_model *model, ota_point point) {
         {TYPED, ota_weight_present(&whole[OTA_TYPE])},
         {EMBED_NORM, ota_weight_present(&whole[OTA_EMBED_NORM])},
         {LEARNED, ota_weight_present(&whole[OTA_POSITION])},
+        /* Experts are not captured one by one. */
+        {DENSE, model->config.sizes[OTA_SIZE_EXPERTS] == 0},
         {GATED, ota_architecture_has(row, OTA_ARCH_GATED)},
     };
     unsigned has = 0;

@@ -326,12 +326,20 @@ static ota_status attend(ota_session *s, int64_t layer, int64_t rows) {
 /* ---- the rest of a block ---- */
 
 /* `input` [rows, width] -> h */
+static ota_status run_mixture(ota_session *s, int64_t layer, const float *input, int64_t rows) {
+    ota_session_mixture(s, layer, input, rows, s->buffers.branch);
+    finish_branch(s, layer, OTA_NORM_2_BEHIND, rows);
+    return ota_session_capture(s, OTA_POINT_MLP_OUT, layer, s->buffers.branch,
+                               ota_model_size(s->model, OTA_SIZE_WIDTH));
+}
+
 static ota_status feed_forward(ota_session *s, int64_t layer, const float *input, int64_t rows) {
     const ota_weight *w = s->model->blocks[layer].weights;
     const int64_t width = ota_model_size(s->model, OTA_SIZE_WIDTH);
     const int64_t inner = ota_model_size(s->model, OTA_SIZE_INNER);
     const bool gated = ota_architecture_has(s->model->architecture, OTA_ARCH_GATED);
     float *up = gated ? s->buffers.gate : s->buffers.inner;
+    if (ota_weight_present(&w[OTA_ROUTER])) return run_mixture(s, layer, input, rows);
     ota_linear(s, &w[OTA_UP], &w[OTA_UP_BIAS], input, width, rows, up, inner);
     if (gated)
         ota_linear(s, &w[OTA_GATE], &w[OTA_GATE_BIAS], input, width, rows, s->buffers.inner, inner);

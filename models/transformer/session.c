@@ -54,14 +54,15 @@ static ota_status make_buffers(ota_session *s, ota_error *error) {
     const int64_t *size = s->model->config.sizes;
     const int64_t rows = s->options.batch * s->options.tokens;
     const int64_t width = ota_int_max(size[OTA_SIZE_WIDTH], size[OTA_SIZE_QUERY]);
-    s->buffers.panel = OTA_PANEL_ROWS * ota_int_max(width, size[OTA_SIZE_INNER]);
+    const int64_t inner = ota_int_max(size[OTA_SIZE_INNER], size[OTA_SIZE_EXPERT_INNER]);
+    s->buffers.panel = OTA_PANEL_ROWS * ota_int_max(width, inner);
     ota_status status = make(s, rows, width, &s->buffers.residual, error);
     if (status == OTA_OK) status = make(s, rows, width, &s->buffers.branch, error);
     if (status == OTA_OK) status = make(s, rows, size[OTA_SIZE_MERGED], &s->buffers.merged, error);
     if (status == OTA_OK) status = make(s, rows, size[OTA_SIZE_QUERY], &s->buffers.mixed, error);
-    if (status == OTA_OK) status = make(s, rows, size[OTA_SIZE_INNER], &s->buffers.inner, error);
+    if (status == OTA_OK) status = make(s, rows, inner, &s->buffers.inner, error);
     if (status == OTA_OK && ota_architecture_has(s->model->architecture, OTA_ARCH_GATED))
-        status = make(s, rows, size[OTA_SIZE_INNER], &s->buffers.gate, error);
+        status = make(s, rows, inner, &s->buffers.gate, error);
     if (status == OTA_OK) status = make(s, rows, width, &s->buffers.spare, error);
     if (status == OTA_OK) status = make(s, 1, size[OTA_SIZE_WIDTH], &s->buffers.zeros, error);
     if (status == OTA_OK)
@@ -205,6 +206,7 @@ ota_status ota_session_create(ota_session **session, const ota_model *model,
     if (status == OTA_OK) status = make_rotations(s, error);
     if (status == OTA_OK) status = make_slopes(s, error);
     if (status == OTA_OK) status = ota_session_cache_create(s, error);
+    if (status == OTA_OK) status = ota_session_mixture_create(s, error);
     status = ota_session_end(s, status, error);
     if (status == OTA_OK)
         *session = s;
@@ -216,6 +218,7 @@ ota_status ota_session_create(ota_session **session, const ota_model *model,
 void ota_session_free(ota_session *s) {
     if (s == NULL) return;
     ota_session_free_plans(s);
+    ota_session_free_mixture(s);
     free(s->plans.slots);
     ota_pool_free(s->pool);
     float *const buffers[] = {

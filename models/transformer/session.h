@@ -117,6 +117,15 @@ typedef struct ota_rotations {
     int64_t positions;
 } ota_rotations;
 
+/* Rows of a mixture (mixture.c): parts of one allocation of floats and one of numbers. */
+typedef struct ota_mixture {
+    float *floats;
+    float *router;          /* [rows, experts] */
+    float *taken, *weights; /* [rows, chosen]; of the rows at hand */
+    float *gathered, *sum;  /* [rows, width] */
+    int64_t *chosen, *list; /* [rows, chosen]; the rows at hand */
+} ota_mixture;
+
 typedef struct ota_session_cache {
     float *keys, *values; /* [layers, batch, kv heads, cache, head width] */
     double *remaining;    /* [layers, batch, heads, cache], where columns are online */
@@ -165,6 +174,7 @@ struct ota_session {
     ota_weight_buffers weights;
     ota_rotations rotations;
     float *slopes; /* [heads] of ALiBi */
+    ota_mixture mixture;
     ota_session_cache cache;
     ota_method_set methods;
     ota_plan_set plans;
@@ -221,6 +231,12 @@ bool ota_session_sink(const ota_session *session, int64_t layer, int64_t head, o
 /* OTA_OK, or what a call on these heads failed with, with the layer and head in its sentence. */
 ota_status ota_session_verdict(ota_session *session, const ota_view *view, ota_status status);
 void ota_session_free_plans(ota_session *session);
+
+/* mixture.c: `input` [rows, width] -> out */
+void ota_session_mixture(ota_session *session, int64_t layer, const float *input, int64_t rows,
+                         float *out);
+ota_status ota_session_mixture_create(ota_session *session, ota_error *error);
+void ota_session_free_mixture(ota_session *session);
 
 /* cache.c */
 ota_status ota_session_cache_create(ota_session *session, ota_error *error);

@@ -7,6 +7,8 @@
  *   phi3      gate and up in one matrix, queries, keys and values in another; a part of each head is rotated
  *   olmo2     x += norm(O attention(rope norm q, rope norm k, v));  x += norm(MLP x);  norms of all heads at once
  *   smollm3   each fourth layer has no positions
+ *   mixtral   the MLPs of some experts for every token, weighed by softmax(router norm x) of those
+ *   qwen3_moe the same with the norms of qwen3
  *   granite   embedding, scores, what blocks add and logits are scaled */
 #include "rows.h"
 
@@ -181,6 +183,51 @@ static const ota_config_key granite_keys[] = {
     REAL("logits_scaling", "logit_scale", factors.logits, 1, 1),
 };
 
+/* ---- mixtures ---- */
+
+static const ota_config_key mixtral_keys[] = {
+    INTEGER("num_local_experts", NULL, SIZE(EXPERTS), MOST_EXPERTS, 8, 0),
+    INTEGER("num_experts_per_tok", NULL, AT(experts.chosen), MOST_EXPERTS, 2, 0),
+    ALWAYS(TRUTH, experts.normalised, true),
+    REAL("rms_norm_eps", NULL, norm_epsilon, 1e-5, 0),
+    REAL("rope_theta", NULL, rope.base, 1000000, 0),
+    INTEGER_OR_NULL("sliding_window", NULL, AT(window), MOST_POSITIONS, 0, 0),
+    ALWAYS(TRUTH, windowed, true),
+    ALWAYS(INTEGER, local_period, EVERY_LAYER),
+};
+
+static const ota_tensor_row mixtral_rows[] = {
+    HUB_PLAIN(OTA_ROUTER, "layers.%lld.block_sparse_moe.gate", EXPERTS, WIDTH, 0),
+    HUB_PLAIN(OTA_EXPERT_GATE, "layers.%lld.block_sparse_moe.experts.%lld.w1", EXPERT_INNER, WIDTH,
+              0),
+    HUB_PLAIN(OTA_EXPERT_UP, "layers.%lld.block_sparse_moe.experts.%lld.w3", EXPERT_INNER, WIDTH,
+              0),
+    HUB_PLAIN(OTA_EXPERT_DOWN, "layers.%lld.block_sparse_moe.experts.%lld.w2", WIDTH, EXPERT_INNER,
+              0),
+};
+
+static const ota_config_key qwen3_moe_keys[] = {
+    {"num_local_experts", "num_experts", "expert_count", OTA_KEY_INTEGER, SIZE(EXPERTS), 1,
+     MOST_EXPERTS, 128, OTA_REQUIRED},
+    INTEGER("num_experts_per_tok", "expert_used_count", AT(experts.chosen), MOST_EXPERTS, 8,
+            OTA_REQUIRED),
+    INTEGER("moe_intermediate_size", "expert_feed_forward_length", SIZE(EXPERT_INNER), MOST_INNER,
+            768, OTA_REQUIRED),
+    {"norm_topk_prob", NULL, NULL, OTA_KEY_TRUTH, AT(experts.normalised), 0, 0, false, true},
+    /* Unlike its smaller relative's. */
+    INTEGER("head_dim", "attention.key_length", AT(head_width), MOST_WIDTH, 0, 0),
+};
+
+static const ota_tensor_row qwen3_moe_rows[] = {
+    PLAIN(OTA_ROUTER, "layers.%lld.mlp.gate", "blk.%lld.ffn_gate_inp", EXPERTS, WIDTH, 0),
+    PLAIN(OTA_EXPERT_GATE, "layers.%lld.mlp.experts.%lld.gate_proj", "blk.%lld.ffn_gate_exps",
+          EXPERT_INNER, WIDTH, 0),
+    PLAIN(OTA_EXPERT_UP, "layers.%lld.mlp.experts.%lld.up_proj", "blk.%lld.ffn_up_exps",
+          EXPERT_INNER, WIDTH, 0),
+    PLAIN(OTA_EXPERT_DOWN, "layers.%lld.mlp.experts.%lld.down_proj", "blk.%lld.ffn_down_exps",
+          WIDTH, EXPERT_INNER, 0),
+};
+
 /* ---- the table ---- */
 
 #define LLAMA_TRAITS (OTA_ARCH_RMS | OTA_ARCH_ROTARY | OTA_ARCH_GATED)
@@ -221,5 +268,13 @@ const ota_architecture ota_llama_family[] = {
      .keys = {LIST(base_keys), LIST(granite_keys), LIST(attention_bias_key), LIST(mlp_bias_key)},
      .rows = {LIST(embed_rows), LIST(norm_rows), LIST(attention_rows), LIST(attention_bias_rows),
               LIST(mlp_rows), LIST(mlp_bias_rows), LIST(end_rows)}},
+    {LLAMA("mixtral", "mixtral"), .traits = LLAMA_TRAITS | OTA_ARCH_HUB_ALONE,
+     .keys = {LIST(base_keys), LIST(mixtral_keys)},
+     .rows = {LIST(embed_rows), LIST(norm_rows), LIST(attention_rows), LIST(mixtral_rows),
+              LIST(end_rows)}},
+    {LLAMA("qwen3moe", "qwen3_moe"), .traits = LLAMA_TRAITS | OTA_ARCH_LAYER_TYPES,
+     .keys = {LIST(base_keys), LIST(qwen_keys), LIST(qwen3_moe_keys), LIST(attention_bias_key)},
+     .rows = {LIST(embed_rows), LIST(norm_rows), LIST(attention_rows), LIST(attention_bias_rows),
+              LIST(qwen3_rows), LIST(qwen3_moe_rows), LIST(end_rows)}},
     {0},
 };

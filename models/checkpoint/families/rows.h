@@ -81,6 +81,7 @@ enum {
     MOST_LAYERS = OTA_LAYERS_MOST,
     MOST_HEADS = 1024,
     MOST_WIDTH = 65536,
+    MOST_EXPERTS = 1024,
     MOST_POSITIONS = 1 << 20
 };
 enum { MOST_WORDS = 1 << 20, MOST_INNER = 1 << 20 };

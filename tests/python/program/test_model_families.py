@@ -318,6 +318,28 @@ def draw_modernbert(generator: np.random.Generator) -> Settings:
     }
 
 
+def draw_mixtral(generator: np.random.Generator) -> Settings:
+    experts = pick(generator, 1, 3, 5)
+    return llama_like(
+        generator,
+        num_local_experts=experts,
+        num_experts_per_tok=pick(generator, 1, min(2, experts), experts),
+        sliding_window=pick(generator, None, 7),
+    )
+
+
+def draw_qwen3_moe(generator: np.random.Generator) -> Settings:
+    experts = pick(generator, 2, 6)
+    return llama_like(
+        generator,
+        num_experts=experts,
+        num_experts_per_tok=pick(generator, 1, 2),
+        moe_intermediate_size=pick(generator, 8, 48),
+        norm_topk_prob=truth(generator),
+        attention_bias=truth(generator),
+    )
+
+
 FAMILIES = {
     "llama": Family("LlamaConfig", "LlamaForCausalLM", llama_like),
     "mistral": Family("MistralConfig", "MistralForCausalLM", draw_mistral),
@@ -339,6 +361,8 @@ FAMILIES = {
     "camembert": Family("CamembertConfig", "CamembertForMaskedLM", draw_roberta, False),
     "distilbert": Family("DistilBertConfig", "DistilBertForMaskedLM", draw_distilbert, False),
     "modernbert": Family("ModernBertConfig", "ModernBertForMaskedLM", draw_modernbert, False),
+    "mixtral": Family("MixtralConfig", "MixtralForCausalLM", draw_mixtral),
+    "qwen3_moe": Family("Qwen3MoeConfig", "Qwen3MoeForCausalLM", draw_qwen3_moe),
     "gemma2": Family("Gemma2Config", "Gemma2ForCausalLM", draw_gemma2),
 }
 
