@@ -187,7 +187,7 @@ static bool is_of_expert(const ota_tensor_row *row) {
 
 /* Do all experts lie in one tensor? */
 static bool is_stacked(const binder *b, const ota_tensor_row *row) {
-    return is_of_expert(row) && b->gguf;
+    return is_of_expert(row) && (b->gguf || (row->flags & OTA_STACKED) != 0);
 }
 
 static ota_status check_shape(const binder *b, const ota_tensor_row *row, const ota_found *found,

@@ -28,6 +28,8 @@ typedef enum ota_size {
     OTA_SIZE_INNER,
     OTA_SIZE_EXPERTS,
     OTA_SIZE_EXPERT_INNER,
+    OTA_SIZE_EXPERT_MERGED, /* twice that */
+    OTA_SIZE_HEADS,
     OTA_SIZE_VOCABULARY,
     OTA_SIZE_POSITIONS,
     OTA_SIZE_POSITION_ROWS, /* of the table of positions: those before the first are of no token */
@@ -99,6 +101,8 @@ typedef struct ota_form {
 typedef struct ota_expert_config {
     int64_t chosen;  /* for a token */
     bool normalised; /* the weights of those chosen add up to 1 */
+    /* In place of the activation: g = min(gate, limit), u = up within -limit to limit, (u + 1) g / (1 + exp(-slope g)); 0: not so */
+    double limit, slope;
 } ota_expert_config;
 
 /* Hub files: there are such tensors. */
@@ -164,6 +168,7 @@ typedef enum ota_role {
     OTA_GATE_BIAS,
     OTA_DOWN,
     OTA_DOWN_BIAS,
+    OTA_SINKS, /* of each head a logit without a key */
     OTA_ROUTER,
     OTA_ROUTER_BIAS,
     OTA_EXPERT_UP, /* of every expert one; gguf files have them in one tensor [experts, rows, columns] */
@@ -172,6 +177,8 @@ typedef enum ota_role {
     OTA_EXPERT_GATE_BIAS,
     OTA_EXPERT_DOWN,
     OTA_EXPERT_DOWN_BIAS,
+    OTA_EXPERT_MERGED, /* outputs of gate and up in turn */
+    OTA_EXPERT_MERGED_BIAS,
     OTA_BLOCK_ROLES,
     OTA_EMBED = OTA_BLOCK_ROLES,
     OTA_POSITION,
@@ -202,6 +209,7 @@ enum {
     OTA_SECOND_HALF = 64,
     OTA_OF_PRE_NORM = 128, /* there in models with norms in front alone */
     OTA_NOT_FIRST = 512,   /* not there in the first layer */
+    OTA_STACKED = 1024,    /* hub files, too, have all experts in one tensor */
     OTA_SECOND_NORM = 256  /* there in blocks of two norms alone */
 };
 

@@ -122,6 +122,8 @@ ota_status ota_config_finish(const ota_architecture *architecture, ota_config *c
     sizes[OTA_SIZE_QUERY] = config->heads * config->head_width;
     sizes[OTA_SIZE_KEY] = config->kv_heads * config->head_width;
     sizes[OTA_SIZE_HEAD] = config->head_width;
+    sizes[OTA_SIZE_HEADS] = config->heads;
+    sizes[OTA_SIZE_EXPERT_MERGED] = 2 * sizes[OTA_SIZE_EXPERT_INNER];
     sizes[OTA_SIZE_PAIRS] = config->rotary_width / 2;
     sizes[OTA_SIZE_MERGED] = sizes[OTA_SIZE_QUERY] + 2 * sizes[OTA_SIZE_KEY];
     return OTA_OK;

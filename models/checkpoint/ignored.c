@@ -57,7 +57,7 @@ static const ota_ignored table[] = {
      "summary_type summary_use_proj summary_activation summary_proj_to_labels n_special "
      "predict_special_tokens sbert_ce_default_activation_function",
      "heads for other tasks"},
-    {CONFIG, "mixtral qwen3moe", NULL,
+    {CONFIG, "mixtral qwen3moe gpt-oss", NULL,
      "output_router_logits router_aux_loss_coef router_jitter_noise", "training alone"},
     {CONFIG, "qwen3moe", "1", "decoder_sparse_step", "not run otherwise"},
     {CONFIG, "qwen3moe", "[]", "mlp_only_layers", "not run otherwise"},

@@ -76,10 +76,15 @@ void ota_session_free_plans(ota_session *s) {
 }
 
 bool ota_session_sink(const ota_session *s, int64_t layer, int64_t head, ota_term *sink) {
-    (void)layer;
-    (void)head;
+    const ota_weight *own = &s->model->blocks[layer].weights[OTA_SINKS];
     *sink = (ota_term){.kind = OTA_TERM_SINK, .value = s->methods.sink};
-    return s->methods.sinking;
+    /* The caller's holds in the place of the model's. */
+    if (s->methods.sinking || !ota_weight_present(own)) return s->methods.sinking;
+    if (head >= 0)
+        sink->value = (double)own->values[head];
+    else
+        sink->array = ota_array_of((void *)(uintptr_t)own->values, OTA_F32, 1, 1, 1, own->columns);
+    return true;
 }
 
 static void set_rules(ota_session *s, const view *v, ota_plan_slot *slot, ota_problem *problem) {

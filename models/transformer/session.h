@@ -123,6 +123,7 @@ typedef struct ota_mixture {
     float *router;          /* [rows, experts] */
     float *taken, *weights; /* [rows, chosen]; of the rows at hand */
     float *gathered, *sum;  /* [rows, width] */
+    float *merged;          /* [rows, 2 inner] where gate and up come in turn */
     int64_t *chosen, *list; /* [rows, chosen]; the rows at hand */
 } ota_mixture;
 

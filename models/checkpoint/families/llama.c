@@ -9,6 +9,7 @@
  *   smollm3   each fourth layer has no positions
  *   mixtral   the MLPs of some experts for every token, weighed by softmax(router norm x) of those
  *   qwen3_moe the same with the norms of qwen3
+ *   gpt_oss   a mixture with biases and an activation of its own; a sink logit of each head; each second layer sees a window
  *   granite   embedding, scores, what blocks add and logits are scaled */
 #include "rows.h"
 
@@ -228,6 +229,51 @@ static const ota_tensor_row qwen3_moe_rows[] = {
           WIDTH, EXPERT_INNER, 0),
 };
 
+/* ---- gpt-oss ---- */
+
+static const ota_config_key gpt_oss_keys[] = {
+    INTEGER("num_key_value_heads", "attention.head_count_kv", AT(kv_heads), MOST_HEADS, 8, 0),
+    INTEGER("head_dim", "attention.key_length", AT(head_width), MOST_WIDTH, 64, 0),
+    {"num_local_experts", "num_experts", "expert_count", OTA_KEY_INTEGER, SIZE(EXPERTS), 1,
+     MOST_EXPERTS, 128, OTA_REQUIRED},
+    {"num_experts_per_tok", "experts_per_token", "expert_used_count", OTA_KEY_INTEGER,
+     AT(experts.chosen), 1, MOST_EXPERTS, 4, OTA_REQUIRED},
+    INTEGER(NULL, "expert_feed_forward_length", SIZE(EXPERT_INNER), MOST_INNER, 0, 0),
+    ALWAYS(TRUTH, experts.normalised, true),
+    REAL("swiglu_limit", NULL, experts.limit, 7, 7),
+    REAL("swiglu_alpha", NULL, experts.slope, 1.702, 1.702),
+    REAL("rms_norm_eps", "attention.layer_norm_rms_epsilon", norm_epsilon, 1e-5, OTA_REQUIRED),
+    REAL("rope_theta", "rope.freq_base", rope.base, 150000, 10000),
+    INTEGER_OR_NULL("sliding_window", "attention.sliding_window", AT(window), MOST_POSITIONS, 128,
+                    0),
+    ALWAYS(TRUTH, windowed, true),
+    ALWAYS(INTEGER, local_period, 2),
+    TRUTH("attention_bias", NULL, biases.attention, true),
+    REAL("initial_context_length", "rope.scaling.original_context_length", rope.scaling.original, 0,
+         0),
+};
+
+static const ota_tensor_row gpt_oss_rows[] = {
+    PLAIN(OTA_NORM_1, "layers.%lld.input_layernorm", "blk.%lld.attn_norm", WIDTH, NONE, 0),
+    PLAIN(OTA_NORM_2, "layers.%lld.post_attention_layernorm", "blk.%lld.post_attention_norm", WIDTH,
+          NONE, 0),
+    {OTA_SINKS, "layers.%lld.self_attn.sinks", "blk.%lld.attn_sinks.weight", OTA_SIZE_HEADS,
+     OTA_SIZE_NONE, 0, OTA_ALONE, NULL},
+    LINEAR(OTA_ROUTER, "layers.%lld.mlp.router", "blk.%lld.ffn_gate_inp", EXPERTS, WIDTH, 0),
+    {OTA_EXPERT_MERGED, "layers.%lld.mlp.experts.gate_up_proj", NULL, OTA_SIZE_EXPERT_MERGED,
+     OTA_SIZE_WIDTH, OTA_STACKED | OTA_INPUT_MAJOR, OTA_ALONE, NULL},
+    {OTA_EXPERT_MERGED_BIAS, "layers.%lld.mlp.experts.gate_up_proj_bias", NULL,
+     OTA_SIZE_EXPERT_MERGED, OTA_SIZE_NONE, OTA_STACKED, OTA_ALONE, NULL},
+    GGUF_PART(OTA_EXPERT_GATE, "blk.%lld.ffn_gate_exps.weight", EXPERT_INNER, WIDTH),
+    GGUF_PART(OTA_EXPERT_GATE_BIAS, "blk.%lld.ffn_gate_exps.bias", EXPERT_INNER, NONE),
+    GGUF_PART(OTA_EXPERT_UP, "blk.%lld.ffn_up_exps.weight", EXPERT_INNER, WIDTH),
+    GGUF_PART(OTA_EXPERT_UP_BIAS, "blk.%lld.ffn_up_exps.bias", EXPERT_INNER, NONE),
+    {OTA_EXPERT_DOWN, "layers.%lld.mlp.experts.down_proj", "blk.%lld.ffn_down_exps.weight",
+     OTA_SIZE_WIDTH, OTA_SIZE_EXPERT_INNER, OTA_STACKED | OTA_INPUT_MAJOR, OTA_ALONE, NULL},
+    {OTA_EXPERT_DOWN_BIAS, "layers.%lld.mlp.experts.down_proj_bias", "blk.%lld.ffn_down_exps.bias",
+     OTA_SIZE_WIDTH, OTA_SIZE_NONE, OTA_STACKED, OTA_ALONE, NULL},
+};
+
 /* ---- the table ---- */
 
 #define LLAMA_TRAITS (OTA_ARCH_RMS | OTA_ARCH_ROTARY | OTA_ARCH_GATED)
@@ -276,5 +322,9 @@ const ota_architecture ota_llama_family[] = {
      .keys = {LIST(base_keys), LIST(qwen_keys), LIST(qwen3_moe_keys), LIST(attention_bias_key)},
      .rows = {LIST(embed_rows), LIST(norm_rows), LIST(attention_rows), LIST(attention_bias_rows),
               LIST(qwen3_rows), LIST(qwen3_moe_rows), LIST(end_rows)}},
+    {LLAMA("gpt-oss", "gpt_oss"), .traits = LLAMA_TRAITS | OTA_ARCH_LAYER_TYPES,
+     .keys = {LIST(base_keys), LIST(gpt_oss_keys)},
+     .rows = {LIST(embed_rows), LIST(gpt_oss_rows), LIST(attention_rows), LIST(attention_bias_rows),
+              LIST(end_rows)}},
     {0},
 };

@@ -46,6 +46,8 @@ extern const ota_architecture ota_gpt_family[], ota_bert_family[], ota_llama_fam
     { role##_BIAS, hub ".bias", NULL, OTA_SIZE_##rows, OTA_SIZE_NONE, 0, OTA_##group, NULL }
 #define HUB_GROUP(role, hub, rows, columns, flags, group)                                          \
     { role, hub, NULL, OTA_SIZE_##rows, OTA_SIZE_##columns, flags, OTA_GROUP_##group, NULL }
+#define GGUF_PART(role, gguf, rows, columns)                                                       \
+    { role, NULL, gguf, OTA_SIZE_##rows, OTA_SIZE_##columns, 0, OTA_ALONE, NULL }
 #define HUB_LINEAR(role, hub, rows, columns, group)                                                \
     HUB_PLAIN(role, hub, rows, columns, 0), HUB_BIAS(role, hub, rows, group)
 #define HUB_NORM(role, hub, flags)                                                                 \

@@ -340,6 +340,29 @@ def draw_qwen3_moe(generator: np.random.Generator) -> Settings:
     )
 
 
+def draw_gpt_oss(generator: np.random.Generator) -> Settings:
+    experts = pick(generator, 2, 5)
+    return llama_like(
+        generator,
+        num_hidden_layers=2,
+        head_dim=pick(generator, 8, 16),
+        num_local_experts=experts,
+        num_experts_per_tok=pick(generator, 1, 2),
+        sliding_window=pick(generator, 5, 20),
+        swiglu_limit=pick(generator, 0.5, 7.0),
+        swiglu_alpha=pick(generator, 1.702, 1.0),
+        rope_parameters={
+            "rope_type": "yarn",
+            "rope_theta": 1500.0,
+            "factor": 4.0,
+            "original_max_position_embeddings": 32,
+            "beta_fast": 32.0,
+            "beta_slow": 1.0,
+            "truncate": truth(generator),
+        },
+    )
+
+
 FAMILIES = {
     "llama": Family("LlamaConfig", "LlamaForCausalLM", llama_like),
     "mistral": Family("MistralConfig", "MistralForCausalLM", draw_mistral),
@@ -363,6 +386,7 @@ FAMILIES = {
     "modernbert": Family("ModernBertConfig", "ModernBertForMaskedLM", draw_modernbert, False),
     "mixtral": Family("MixtralConfig", "MixtralForCausalLM", draw_mixtral),
     "qwen3_moe": Family("Qwen3MoeConfig", "Qwen3MoeForCausalLM", draw_qwen3_moe),
+    "gpt_oss": Family("GptOssConfig", "GptOssForCausalLM", draw_gpt_oss),
     "gemma2": Family("Gemma2Config", "Gemma2ForCausalLM", draw_gemma2),
 }
 
