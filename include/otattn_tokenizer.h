@@ -119,6 +119,24 @@ OTA_API ota_status ota_tokenizer_encode(const ota_tokenizer *tokenizer, const ch
                                         int64_t text_size, unsigned flags, int32_t *ids,
                                         int64_t capacity, int64_t *count, ota_error *error);
 
+/* Zero means default. */
+typedef struct ota_encode_options {
+    size_t size; /* of this struct */
+    unsigned flags;
+    /* The call ends with OTA_CANCELLED or OTA_TIMEOUT within a tenth of a second of work after *cancel is not 0 or the
+       deadline has passed, both as in ota_options; *count is 0 then, and the ids are of no use. Looks are 64 KiB of
+       text apart; the search for one match of a file's pattern is not ended, which may take seconds where a match has
+       megabytes. */
+    const int *cancel;
+    int64_t deadline_ns;
+} ota_encode_options;
+
+/* The same with options; NULL: none. */
+OTA_API ota_status ota_tokenizer_encode_with(const ota_tokenizer *tokenizer, const char *text,
+                                             int64_t text_size, const ota_encode_options *options,
+                                             int32_t *ids, int64_t capacity, int64_t *count,
+                                             ota_error *error);
+
 /* ---- ids to text ---- */
 
 enum {

@@ -174,7 +174,7 @@ static void push(symbols *word, size_t at) {
 }
 
 /* Each merge takes one entry out and puts at most two in: 3 n entries are enough. */
-static void merge_by_heap(const ota_bpe *bpe, symbols *word) {
+static ota_status merge_by_heap(const ota_bpe *bpe, symbols *word, ota_token_encoder *encoder) {
     const size_t count = word->count;
     word->heap_count = 0;
     for (size_t i = 0; i < count; i++) {
@@ -183,12 +183,16 @@ static void merge_by_heap(const ota_bpe *bpe, symbols *word) {
         word->rank[i] = NO_RANK;
         if (i + 1 < count) look_up(bpe, word, i, i + 1);
         push(word, i);
+        const ota_status status = ota_token_look(&encoder->watch, 1, encoder->error);
+        if (status != OTA_OK) return status;
     }
     while (word->heap_count > 0) {
         const uint64_t entry = word->heap[0];
         word->heap[0] = word->heap[--word->heap_count];
         if (word->heap_count > 0) sift_down(word->heap, word->heap_count, 0);
         const size_t at = (uint32_t)entry;
+        const ota_status status = ota_token_look(&encoder->watch, 1, encoder->error);
+        if (status != OTA_OK) return status;
         if (word->rank[at] != (uint32_t)(entry >> 32)) continue;
         const size_t right = (size_t)word->next[at];
         const int32_t beyond = word->next[right], before = word->previous[at];
@@ -208,6 +212,7 @@ static void merge_by_heap(const ota_bpe *bpe, symbols *word) {
     size_t kept = 0;
     for (int32_t at = 0; at >= 0 && count > 0; at = word->next[at]) word->id[kept++] = word->id[at];
     word->count = kept;
+    return OTA_OK;
 }
 
 bool ota_token_symbols(ota_token_encoder *encoder, size_t bytes) {
@@ -307,10 +312,11 @@ ota_status ota_bpe_word(ota_token_encoder *encoder, const char *text, size_t siz
     if (!lay_out(encoder, size, &word)) return ota_token_no_memory(encoder->error);
     word.count = bpe->characters ? start_characters(tokenizer, text, size, word.id)
                                  : start_bytes(tokenizer, text, size, word.id);
+    ota_status status = OTA_OK;
     if (word.count <= SCANNED)
         merge_by_scan(bpe, &word);
     else
-        merge_by_heap(bpe, &word);
-    for (size_t i = 0; i < word.count; i++) ota_token_put(encoder, word.id[i]);
-    return OTA_OK;
+        status = merge_by_heap(bpe, &word, encoder);
+    for (size_t i = 0; i < word.count && status == OTA_OK; i++) ota_token_put(encoder, word.id[i]);
+    return status;
 }

@@ -198,9 +198,9 @@ static ota_status run_step(const ota_undo *step, const pieces *from, pieces *to,
         fine = ota_token_append(&to->text, from->text.bytes, from->text.used) && end_piece(to);
     } else if (step->kind == OTA_UNDO_REPLACE) {
         for (size_t k = 0; k < from->count && fine; k++) {
-            const ota_status status =
-                ota_pattern_replace(step->pattern, piece_at(from, k),
-                                    (ota_text){step->text, step->text_size}, &to->text, error);
+            const ota_status status = ota_pattern_replace(step->pattern, piece_at(from, k),
+                                                          (ota_text){step->text, step->text_size},
+                                                          &to->text, NULL, error);
             if (status != OTA_OK) return status;
             fine = end_piece(to);
         }

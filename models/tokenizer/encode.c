@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/base.h"
 #include "tokenizer_parts.h"
 
 enum { CACHE_LEAST = 64, CACHE_MOST = 1 << 15 };
@@ -33,7 +34,22 @@ static uint64_t mix(uint64_t a, uint64_t b) {
     return (product ^ product >> 32) + b * UINT64_C(0xc4ceb9fe1a85ec53);
 }
 
+/* Bytes of work between two looks: the slowest steps do about 1.5 MB a second. */
+enum { LOOK = 1 << 16 };
+
+ota_status ota_token_look(ota_token_watch *watch, size_t work, ota_error *error) {
+    if (watch == NULL || (watch->work += work) < LOOK) return OTA_OK;
+    watch->work = 0;
+    const ota_status status = ota_interruption(watch->cancel, watch->deadline_ns);
+    if (status == OTA_OK) return OTA_OK;
+    return ota_token_fail(error, status, "", -1,
+                          status == OTA_CANCELLED ? "the call was cancelled"
+                                                  : "the deadline passed before the call was done");
+}
+
 ota_status ota_token_word(ota_token_encoder *encoder, const char *word, size_t size) {
+    const ota_status looked = ota_token_look(&encoder->watch, size, encoder->error);
+    if (looked != OTA_OK) return looked;
     if (size > OTA_TOKEN_CACHED_WORD) return encode_word(encoder, word, size);
     uint64_t key[3] = {0, 0, 0};
     memcpy(key, word, size);
@@ -126,8 +142,10 @@ static bool keeps_bytes(const ota_tokenizer *tokenizer) {
 
 /* Normalises `text` into encoder->normal. */
 static ota_status normalize_all(ota_token_encoder *encoder, ota_text text, bool first) {
-    ota_normalizing run = {
-        .tokenizer = encoder->tokenizer, .out = &encoder->normal, .spare = &encoder->spare};
+    ota_normalizing run = {.tokenizer = encoder->tokenizer,
+                           .out = &encoder->normal,
+                           .spare = &encoder->spare,
+                           .watch = &encoder->watch};
     ota_token_buffer repaired = {0};
     ota_status status = OTA_OK;
     if (!keeps_bytes(encoder->tokenizer) && ota_token_valid(text.data, text.size) < text.size) {
@@ -197,22 +215,42 @@ static void release(ota_token_encoder *encoder) {
 ota_status ota_tokenizer_encode(const ota_tokenizer *tokenizer, const char *text, int64_t text_size,
                                 unsigned flags, int32_t *ids, int64_t capacity, int64_t *count,
                                 ota_error *error) {
+    const ota_encode_options options = {.size = sizeof options, .flags = flags};
+    return ota_tokenizer_encode_with(tokenizer, text, text_size, &options, ids, capacity, count,
+                                     error);
+}
+
+ota_status ota_tokenizer_encode_with(const ota_tokenizer *tokenizer, const char *text,
+                                     int64_t text_size, const ota_encode_options *options,
+                                     int32_t *ids, int64_t capacity, int64_t *count,
+                                     ota_error *error) {
+    ota_encode_options given = {.size = sizeof given};
     if (tokenizer == NULL || count == NULL || (text == NULL && text_size > 0) || text_size < 0 ||
         capacity < 0 || (ids == NULL && capacity > 0))
         return ota_token_fail(
             error, OTA_EINVAL, "", -1,
             "tokenizer, count, text and ids must not be NULL and sizes not below 0");
+    if (options != NULL && options->size == 0)
+        return ota_token_fail(error, OTA_EINVAL, "", -1, "options.size must be given");
+    /* A caller built with an older header knows fewer fields. */
+    if (options != NULL)
+        memcpy(&given, options, options->size < sizeof given ? options->size : sizeof given);
     *count = 0;
     if (text_size > OTA_TOKEN_TEXT_MOST)
         return ota_token_fail(error, OTA_ELIMIT, "", -1,
                               "the text has %lld bytes, above the limit of %d",
                               (long long)text_size, OTA_TOKEN_TEXT_MOST);
-    ota_token_encoder encoder = {
-        .tokenizer = tokenizer, .ids = ids, .capacity = capacity, .error = error};
-    ota_status status = prepare(&encoder, text_size) ? OTA_OK : ota_token_no_memory(error);
+    ota_token_encoder encoder = {.tokenizer = tokenizer,
+                                 .ids = ids,
+                                 .capacity = capacity,
+                                 /* The first look is now. */
+                                 .watch = {given.cancel, given.deadline_ns, LOOK},
+                                 .error = error};
+    ota_status status = ota_token_look(&encoder.watch, 0, error);
+    if (status == OTA_OK && !prepare(&encoder, text_size)) status = ota_token_no_memory(error);
     if (status == OTA_OK)
-        status =
-            encode_all(&encoder, (ota_text){text == NULL ? "" : text, (size_t)text_size}, flags);
+        status = encode_all(&encoder, (ota_text){text == NULL ? "" : text, (size_t)text_size},
+                            given.flags);
     release(&encoder);
     if (status == OTA_OK) *count = encoder.count;
     return status;

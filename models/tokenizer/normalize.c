@@ -134,8 +134,9 @@ static ota_text next_part(const ota_tokenizer *tokenizer, const ota_normal *step
 
 static const char blank_sign[] = "\xE2\x96\x81";
 
-static bool sentencepiece(const ota_tokenizer *tokenizer, const ota_normal *step, ota_text text,
-                          ota_token_buffer *out) {
+static ota_status sentencepiece(const ota_normalizing *run, const ota_normal *step, ota_text text,
+                                ota_token_buffer *out, ota_error *error) {
+    const ota_tokenizer *tokenizer = run->tokenizer;
     const bool once = (step->flags & OTA_SPACE_ONCE) != 0;
     bool after_space = once, fine = true, begun = false;
     size_t taken;
@@ -143,6 +144,8 @@ static bool sentencepiece(const ota_tokenizer *tokenizer, const ota_normal *step
         ota_text part =
             next_part(tokenizer, step, (ota_text){text.data + at, text.size - at}, &taken);
         const bool blank = part.size == 1 && *part.data == ' ';
+        const ota_status status = ota_token_look(run->watch, taken, error);
+        if (status != OTA_OK) return status;
         /* A text of blanks alone is no text, where they do not count. */
         if (!begun && once && blank) continue;
         if (!begun && (step->flags & OTA_SPACE_IN_FRONT) != 0)
@@ -157,14 +160,28 @@ static bool sentencepiece(const ota_tokenizer *tokenizer, const ota_normal *step
     }
     while (once && out->used >= 3 && memcmp(out->bytes + out->used - 3, blank_sign, 3) == 0)
         out->used -= 3;
-    return fine;
+    return fine ? OTA_OK : ota_token_no_memory(error);
 }
 
 /* ---- steps ---- */
 
-/* A stretch of valid UTF-8, appended to `out`. */
-static ota_status run_stretch(const ota_normal *step, ota_text text, ota_token_buffer *out,
-                              ota_error *error) {
+/* Bytes at the beginning that no step but OTA_NORMAL_REPLACE joins with what follows: some 64 KiB up to a place between two
+ * characters of ASCII, not CR and LF, or two ideographs; all of them where there is no such place. */
+static size_t apart(ota_text text) {
+    enum { CHUNK = 1 << 16 };
+    const unsigned char *bytes = (const unsigned char *)text.data;
+    for (size_t at = CHUNK; at < text.size; at++) {
+        const bool ascii = bytes[at] < 0x80 && bytes[at - 1] < 0x80 && bytes[at - 1] != '\r',
+                   ideographs = bytes[at] >= 0xE4 && bytes[at] <= 0xE9 && bytes[at - 3] >= 0xE4 &&
+                                bytes[at - 3] <= 0xE9;
+        if (ascii || ideographs) return at;
+    }
+    return text.size;
+}
+
+/* Some valid UTF-8, appended to `out`. */
+static ota_status run_part(const ota_normal *step, ota_text text, ota_token_buffer *out,
+                           ota_token_watch *watch, ota_error *error) {
     bool fine = true;
     switch (step->kind) {
     case OTA_NORMAL_NFC: fine = unicode_form(text, UTF8PROC_COMPOSE, out); break;
@@ -176,7 +193,7 @@ static ota_status run_stretch(const ota_normal *step, ota_text text, ota_token_b
     case OTA_NORMAL_PRECOMPILED: fine = precompiled(&step->map, text, out); break;
     case OTA_NORMAL_REPLACE:
         return ota_pattern_replace(step->pattern, text, (ota_text){step->text, step->text_size},
-                                   out, error);
+                                   out, watch, error);
     default:
         for (size_t at = 0; at < text.size && fine;) {
             int32_t character = 0;
@@ -186,6 +203,19 @@ static ota_status run_stretch(const ota_normal *step, ota_text text, ota_token_b
         break;
     }
     return fine ? OTA_OK : ota_token_no_memory(error);
+}
+
+/* A stretch of valid UTF-8. */
+static ota_status run_stretch(const ota_normal *step, ota_text text, ota_token_buffer *out,
+                              ota_token_watch *watch, ota_error *error) {
+    ota_status status = OTA_OK;
+    for (size_t at = 0, part; at < text.size && status == OTA_OK; at += part) {
+        const ota_text rest = {text.data + at, text.size - at};
+        part = step->kind == OTA_NORMAL_REPLACE ? rest.size : apart(rest);
+        status = run_part(step, (ota_text){rest.data, part}, out, watch, error);
+        if (status == OTA_OK) status = ota_token_look(watch, part, error);
+    }
+    return status;
 }
 
 static ota_text stripped(ota_text text, unsigned flags) {
@@ -207,8 +237,7 @@ static ota_status run_step(const ota_normalizing *run, const ota_normal *step, o
     out->used = 0;
     /* An empty text has a buffer, too. */
     if (!ota_token_reserve(out, text.size + 1)) return ota_token_no_memory(error);
-    if (step->kind == OTA_NORMAL_SENTENCEPIECE)
-        return sentencepiece(run->tokenizer, step, text, out) ? OTA_OK : ota_token_no_memory(error);
+    if (step->kind == OTA_NORMAL_SENTENCEPIECE) return sentencepiece(run, step, text, out, error);
     if (step->kind == OTA_NORMAL_STRIP) text = stripped(text, step->flags);
     if (step->kind == OTA_NORMAL_PREPEND && text.size > 0)
         fine = ota_token_append(out, step->text, step->text_size);
@@ -221,7 +250,7 @@ static ota_status run_step(const ota_normalizing *run, const ota_normal *step, o
     if (step->kind == OTA_NORMAL_ALPHABET) return OTA_OK;
     for (size_t at = 0; at < text.size && status == OTA_OK;) {
         const size_t valid = ota_token_valid(text.data + at, text.size - at);
-        status = run_stretch(step, (ota_text){text.data + at, valid}, out, error);
+        status = run_stretch(step, (ota_text){text.data + at, valid}, out, run->watch, error);
         at += valid;
         if (at == text.size || status != OTA_OK) break;
         const size_t malformed = ota_token_malformed(text.data + at, text.size - at);

@@ -65,6 +65,18 @@ bool ota_token_is_word(int32_t character);
 /* Bytes of the first character, 1 where none begins there. */
 size_t ota_token_step(const char *text, size_t size, int32_t *character);
 
+/* ---- interruption (encode.c) ---- */
+
+/* Who may end a call, and what was done since it was last asked for. */
+typedef struct ota_token_watch {
+    const int *cancel;
+    int64_t deadline_ns;
+    size_t work;
+} ota_token_watch;
+
+/* After `work` more bytes: OTA_CANCELLED or OTA_TIMEOUT where the call is to end, with a sentence; NULL: never. */
+ota_status ota_token_look(ota_token_watch *watch, size_t work, ota_error *error);
+
 /* ---- growing bytes (buffer.c) ---- */
 
 typedef struct ota_token_buffer {
@@ -341,7 +353,8 @@ typedef struct ota_normal {
 typedef struct ota_normalizing {
     const ota_tokenizer *tokenizer;
     ota_token_buffer *out, *spare;
-    bool removed; /* out: the beginning of the text left nothing */
+    ota_token_watch *watch; /* NULL: nobody ends it */
+    bool removed;           /* out: the beginning of the text left nothing */
 } ota_normalizing;
 
 /* The result, which has malformed bytes where the text has them, replaces what `out` holds. */
@@ -373,7 +386,7 @@ ota_status ota_pattern_find(const void *pattern, const ota_matching *matching, o
 size_t ota_pattern_after(ota_text text, size_t begin, size_t end);
 /* Appends `text` with `by` for every match. */
 ota_status ota_pattern_replace(const void *pattern, ota_text text, ota_text by,
-                               ota_token_buffer *out, ota_error *error);
+                               ota_token_buffer *out, ota_token_watch *watch, ota_error *error);
 
 /* ---- cutting into words (pretokenize.c) ---- */
 
@@ -528,6 +541,7 @@ typedef struct ota_token_encoder {
     const char *origin; /* where a piece lies that begins where the text does; NULL: none does */
     void *symbols;      /* bpe.c's and unigram.c's arrays for one word */
     size_t symbol_room; /* bytes */
+    ota_token_watch watch;
     ota_error *error;
 } ota_token_encoder;
 

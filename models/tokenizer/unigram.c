@@ -97,12 +97,15 @@ static inline void offer(const ota_tokenizer *tokenizer, reached *place, double 
     if (place->begin < 0 || score > place->score) *place = (reached){score, begin, id};
 }
 
-static void find_ways(const ota_tokenizer *tokenizer, ota_text text, reached *best) {
+static ota_status find_ways(ota_token_encoder *encoder, ota_text text, reached *best) {
+    const ota_tokenizer *tokenizer = encoder->tokenizer;
     const ota_unigram *unigram = &tokenizer->unigram;
     for (size_t at = 0; at <= text.size; at++) best[at] = (reached){0, -1, -1};
     for (size_t at = 0, bytes; at < text.size; at += bytes) {
         int32_t character, node = 0;
         const double here = best[at].score;
+        const ota_status status = ota_token_look(&encoder->watch, 1, encoder->error);
+        if (status != OTA_OK) return status;
         bytes = ota_token_step(text.data + at, text.size - at, &character);
         bool alone = false;
         for (size_t end = at; end < text.size; end++) {
@@ -118,6 +121,7 @@ static void find_ways(const ota_tokenizer *tokenizer, ota_text text, reached *be
         if (!alone)
             offer(tokenizer, &best[at + bytes], unigram->unknown_score + here, (int32_t)at, -1);
     }
+    return OTA_OK;
 }
 
 /* What no piece is: its bytes where all of them have pieces, else the unknown piece. In the package a run of such
@@ -146,7 +150,8 @@ ota_status ota_unigram_word(ota_token_encoder *encoder, const char *word, size_t
         return ota_token_no_memory(encoder->error);
     reached *best = encoder->symbols;
     int32_t *ends = (int32_t *)(best + size + 1), *ids = ends + size + 1;
-    find_ways(tokenizer, (ota_text){word, size}, best);
+    const ota_status status = find_ways(encoder, (ota_text){word, size}, best);
+    if (status != OTA_OK) return status;
     size_t count = 0;
     for (int32_t end = (int32_t)size; end > 0; end = best[end].begin) ends[count++] = end;
     for (size_t k = count; k-- > 0;) {

@@ -164,8 +164,11 @@ int cli_tokenizer_open(cli_context *context, ota_tokenizer **tokenizer) {
 /* A first guess of the room is nearly always enough; else the count says how much is. */
 int cli_encode(cli_context *context, const ota_tokenizer *tokenizer, const char *text, size_t size,
                int32_t **ids, int64_t *count) {
-    const unsigned flags = (context->settings.text.no_special ? OTA_ENCODE_NO_SPECIAL : 0U) |
-                           (context->settings.text.plain ? OTA_ENCODE_PLAIN : 0U);
+    const ota_encode_options options = {
+        .size = sizeof options,
+        .flags = (context->settings.text.no_special ? OTA_ENCODE_NO_SPECIAL : 0U) |
+                 (context->settings.text.plain ? OTA_ENCODE_PLAIN : 0U),
+        .cancel = context->cancel};
     int64_t room = (int64_t)size / 2 + 64;
     ota_error error = {.message = ""};
     for (;;) {
@@ -173,8 +176,8 @@ int cli_encode(cli_context *context, const ota_tokenizer *tokenizer, const char 
         *ids = malloc((size_t)room * sizeof **ids);
         if (*ids == NULL)
             return cli_fail(&context->error, CLI_EXIT_LIMIT, "no memory is left for the ids");
-        const ota_status status =
-            ota_tokenizer_encode(tokenizer, text, (int64_t)size, flags, *ids, room, count, &error);
+        const ota_status status = ota_tokenizer_encode_with(tokenizer, text, (int64_t)size,
+                                                            &options, *ids, room, count, &error);
         if (status != OTA_OK) return cli_fail_status(context, status, &error);
         if (*count <= room) return 0;
         room = *count;

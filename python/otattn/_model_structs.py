@@ -230,6 +230,15 @@ class TokenizerParts(ctypes.Structure):
     )
 
 
+class EncodeOptions(ctypes.Structure):
+    _fields_ = (
+        ("size", ctypes.c_size_t),
+        ("flags", ctypes.c_uint),
+        ("cancel", ctypes.c_void_p),
+        ("deadline_ns", ctypes.c_int64),
+    )
+
+
 STRUCTS: dict[str, type[ctypes.Structure]] = {
     "ota_tensor": Tensor,
     "ota_tensor_limits": TensorLimits,
@@ -244,6 +253,7 @@ STRUCTS: dict[str, type[ctypes.Structure]] = {
     "ota_capture_point": CapturePoint,
     "ota_text": Text,
     "ota_tokenizer_parts": TokenizerParts,
+    "ota_encode_options": EncodeOptions,
 }
 
 CALLS = {
@@ -280,6 +290,7 @@ CALLS = {
     "ota_tokenizer_free": "np",
     "ota_tokenizer_create": "ippp",
     "ota_tokenizer_encode": "ipsluplpp text_size capacity",
+    "ota_tokenizer_encode_with": "ipslpplpp text_size capacity",
     "ota_tokenizer_decode": "ippluslpp count capacity",
     "ota_tokenizer_model": "sp",
     "ota_tokenizer_count": "lp",

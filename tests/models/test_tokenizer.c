@@ -1,6 +1,8 @@
 /* test_tokenizer.c: merging against its definition, bytes that come back, cuts, added tokens, WordPiece,
  * sizes, and the counts of a known text. */
 #define _GNU_SOURCE
+#include <time.h>
+
 #include "tokenizer_support.h"
 
 #include "groups.h"
@@ -383,6 +385,52 @@ static void test_parts_of_characters(void **state) {
     assert_int_equal(blanks, 25);
 }
 
+/* A flag or a deadline ends a call between two looks, whatever kind of step works at the time. */
+static void test_calls_that_are_to_end(void **state) {
+    (void)state;
+    enum { SIZE = 1 << 20 };
+    static char text[SIZE];
+    vocabulary *v = new_vocabulary();
+    const ota_tokenizer_parts parts = parts_of(v);
+    ota_tokenizer *tokenizer = create(&parts);
+    int cancel = 1;
+    int64_t count = 7;
+    ota_error error = {.message = ""};
+    ota_encode_options options = {.size = sizeof options, .cancel = &cancel};
+    memset(text, 'a', sizeof text);
+    assert_int_equal(
+        ota_tokenizer_encode_with(tokenizer, text, SIZE, &options, NULL, 0, &count, &error),
+        OTA_CANCELLED);
+    assert_string_equal(error.message, "the call was cancelled");
+    assert_int_equal(count, 0);
+    cancel = 0;
+    assert_int_equal(
+        ota_tokenizer_encode_with(tokenizer, text, SIZE, &options, NULL, 0, &count, &error),
+        OTA_OK);
+    options.deadline_ns = 1;
+    assert_int_equal(
+        ota_tokenizer_encode_with(tokenizer, "a", 1, &options, NULL, 0, &count, &error),
+        OTA_TIMEOUT);
+    assert_string_equal(error.message, "the deadline passed before the call was done");
+    /* What a word of a million letters and a text of short words do in between. */
+    for (int k = 0; k < 2; k++) {
+        for (size_t at = 0; at < sizeof text && k == 1; at += 2) text[at] = ' ';
+        struct timespec now;
+        (void)clock_gettime(CLOCK_MONOTONIC, &now);
+        const int64_t begin = (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+        options.deadline_ns = begin + 2000000;
+        assert_int_equal(
+            ota_tokenizer_encode_with(tokenizer, text, SIZE, &options, NULL, 0, &count, &error),
+            OTA_TIMEOUT);
+    }
+    options.size = 0;
+    assert_int_equal(
+        ota_tokenizer_encode_with(tokenizer, "a", 1, &options, NULL, 0, &count, &error),
+        OTA_EINVAL);
+    ota_tokenizer_free(tokenizer);
+    free(v);
+}
+
 static void test_parts_are_checked(void **state) {
     (void)state;
     static const char *const lacking =
@@ -536,6 +584,7 @@ TEST_FILE(test_tokenizer) {
         cmocka_unit_test(test_any_capacity_writes_the_same_ids),
         cmocka_unit_test(test_arguments_are_checked),
         cmocka_unit_test(test_parts_of_characters),
+        cmocka_unit_test(test_calls_that_are_to_end),
         cmocka_unit_test(test_parts_are_checked),
         cmocka_unit_test(test_a_vocabulary_of_nothing),
         cmocka_unit_test(test_parts_may_be_older),
