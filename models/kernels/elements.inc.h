@@ -54,11 +54,11 @@ static inline sixteen sixteen_of(uint64_t first, uint64_t second) {
     return (sixteen)(halves){first, second};
 }
 
-/* Eight bytes of all ones or zeros each: bit k of `first` byte k, of `second` byte 8 + k. */
+/* Bytes of all ones or zeros: bit k of `first` byte k, of `second` byte 8 + k. */
 static inline sixteen bit_masks(unsigned char first, unsigned char second) {
-    const sixteen places = {1, 2, 4, 8, 16, 32, 64, 128, 1, 2, 4, 8, 16, 32, 64, 128};
-    const uint64_t ones = 0x0101010101010101U;
-    return (sixteen)((sixteen_of(first * ones, second * ones) & places) != 0);
+    const sixteen low = {1, 2, 4, 8, 16, 32, 64, 128}, none = {0};
+    const sixteen high = {0, 0, 0, 0, 0, 0, 0, 0, 1, 2, 4, 8, 16, 32, 64, 128};
+    return (sixteen)((((none + first) & low) | ((none + second) & high)) != 0);
 }
 
 /* The `least` of what has none: x + -0 is x, of either zero. */
@@ -68,13 +68,21 @@ static inline sixteen bit_masks(unsigned char first, unsigned char second) {
 static inline void scale_sixteen(const sixteen *q, int32_t shift, float scale, float least,
                                  float *restrict out) {
 #if OTA_LANES > 1
-    typedef unsigned char bytes_word __attribute__((vector_size(OTA_LANES)));
+    /* Eight bytes go by way of 16 bits: gcc would take them apart one by one. */
+#if OTA_LANES == 8
+    typedef uint16_t narrow;
+#else
+    typedef unsigned char narrow;
+#endif
+    typedef narrow all_narrow __attribute__((vector_size(16 * sizeof(narrow))));
+    typedef narrow narrow_word __attribute__((vector_size(OTA_LANES * sizeof(narrow))));
     typedef int32_t whole_word __attribute__((vector_size(4 * OTA_LANES)));
     typedef float real_word __attribute__((vector_size(4 * OTA_LANES)));
+    const all_narrow all = __builtin_convertvector(*q, all_narrow);
     for (int k = 0; k < 16; k += OTA_LANES) {
-        bytes_word bytes;
-        memcpy(&bytes, (const unsigned char *)q + k, sizeof bytes);
-        const whole_word whole = __builtin_convertvector(bytes, whole_word) - shift;
+        narrow_word some;
+        memcpy(&some, (const narrow *)&all + k, sizeof some);
+        const whole_word whole = __builtin_convertvector(some, whole_word) - shift;
         const real_word real = __builtin_convertvector(whole, real_word) * scale + least;
         memcpy(out + k, &real, sizeof real);
     }
