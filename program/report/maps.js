@@ -161,10 +161,12 @@
       event.preventDefault();
       move(inside(at.query + moves[event.key][0]), inside(at.key + moves[event.key][1]));
     });
-    canvas.addEventListener("pointermove", (event) => {
-      const cell = side() / cells;
-      move(inside(Math.floor(event.offsetY / cell)), inside(Math.floor(event.offsetX / cell)));
-    });
+    for (const kind of ["pointerdown", "pointermove"]) {
+      canvas.addEventListener(kind, (event) => {
+        const cell = side() / cells;
+        move(inside(Math.floor(event.offsetY / cell)), inside(Math.floor(event.offsetX / cell)));
+      });
+    }
     const fit = () => {
       // The sheet is as wide as its column leaves, and square beside its gutters.
       const width = Math.min(SIDE, box.clientWidth - GUTTER - 2);

@@ -121,6 +121,8 @@
     });
     chart.view = drawn.view;
     chart.dark = dark();
+    // What scrolls within itself does so by the keyboard, too.
+    if (chart.plot.scrollWidth > chart.plot.clientWidth) chart.plot.tabIndex = 0;
     listenForHeads(chart, specification);
   };
 

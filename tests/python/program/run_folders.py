@@ -133,7 +133,7 @@ def write(
         both = [{name: measured(rng, name, layer / layers, count) for name in LAYERS} for _ in range(2)]
         states.append({"layer": layer, **both[0], "raw": both[1]})
     pull = rng.random((layers, heads)) * np.linspace(0.1, 1, layers)[:, None]
-    attention = [
+    attention: list[list[dict[str, Any]]] = [
         [
             {
                 name: figure(
