@@ -19,11 +19,13 @@ from numpy.typing import NDArray
 from .. import _model_structs as m
 from .._errors import check, new_error
 from .._settings import number, shown, whole
+from . import studies
 from .capture import Capture, chosen, part_of, point_name
 from .edits import Bound, Edit, bound
 from .library import library
 from .sampling import next_token
 from .session import Asked, Block, RunOptions, Session, Sessions, Settings, Size, Watcher, settings_of
+from .studies import LogitLens, Patching
 from .tokens import Tokenizer, ids_of, padded
 
 if TYPE_CHECKING:
@@ -565,6 +567,62 @@ class Model:
         status = library.ota_model_attention_of(self._open(), number, ctypes.byref(record), reference)
         check(status, error)
         return Projections(**arrays, scale=record.scale, rms=bool(record.rms))
+
+    def logit_lens(self, text: Any, top: int = 1, **options: Unpack[RunOptions]) -> LogitLens:
+        """The likeliest next tokens by what the head makes of the stream at every layer and position.
+
+        Parameters
+        ----------
+        text : str, list of str, or array of int
+            As in `run`.
+        top : int
+            How many tokens of each place.
+        **options
+            Of `run`.
+
+        Returns
+        -------
+        lens : LogitLens
+            With ids, probabilities, and texts of the likeliest.
+        """
+        return studies.logit_lens(self, text, top, options)
+
+    def patch(
+        self,
+        clean: Any,
+        corrupt: Any,
+        point: str = "hook_resid_pre",
+        *,
+        by: str | None = None,
+        answer: str | int | None = None,
+        other: str | int | None = None,
+        **options: Unpack[RunOptions],
+    ) -> Patching:
+        """Activation patching: which places of a run carry what makes two prompts differ.
+
+        The corrupt prompt runs for every layer and position, or head, with the clean run's numbers there.
+
+        Parameters
+        ----------
+        clean, corrupt : str or array of int, shape (tokens,)
+            Prompts of equally many tokens.
+        point : str
+            A point of every layer: "hook_resid_pre", "z", "pattern", "mlp_out", ...
+        by : str, optional
+            "position", or "head" (the default where the point has heads).
+        answer, other : str or int, optional
+            Two tokens whose logits behind the last position are compared; each prompt's own prediction unless
+            given.
+        **options
+            Of `run`.
+
+        Returns
+        -------
+        patching : Patching
+            Its `shares` are (layers, positions) or (layers, heads): 0 as the corrupt prompt, 1 as the
+            clean one.
+        """
+        return studies.patch(self, (clean, corrupt), point, by, (answer, other), options)
 
     def as_transformer_lens(self, **options: Unpack[RunOptions]) -> HookedModel:
         """The model behind the calls of a HookedTransformer: `cfg`, `to_tokens`, `run_with_cache` and more.

@@ -449,3 +449,53 @@ def test_refused_continuations(model: otattn.Model) -> None:
         model.generate(TEXT, 3, methods="softmax/capped:2")
     with pytest.raises(TimeoutError):
         model.generate(TEXT, 3, deadline=1e-9)
+
+
+# ---- studies ---------------------------------------------------------------------------------------
+
+
+def test_the_logit_lens_is_the_program_s(model: otattn.Model, demo: Path) -> None:
+    said = program("lens", demo, "--text", TEXT)
+    found = model.logit_lens(TEXT, top=3)
+    assert found.ids.shape == (5, 1, 24, 3) and found.ids[:, 0, :, 0].tolist() == said["ids"]
+    assert np.allclose(found.probabilities[:, 0, :, 0], said["probability"], rtol=1e-4)
+    assert (np.diff(found.probabilities, axis=3) <= 0).all() and found.texts[0][0][:2] == ["T", "he"]
+    run = model.run(TEXT)
+    assert (found.ids[-1, ..., 0] == run.logits.argmax(2)).all()
+    several = model.logit_lens([TEXT, "A short one"])
+    assert several.ids.shape == (5, 2, 24, 1) and (several.ids[:, 0, :, 0] == found.ids[:, 0, :, 0]).all()
+
+
+@pytest.mark.parametrize(
+    ("point", "by"),
+    [
+        ("hook_resid_pre", None),
+        ("attn.hook_z", None),
+        ("attn.hook_z", "position"),
+        ("attn.hook_pattern", "head"),
+    ],
+)
+def test_patching_is_the_program_s(model: otattn.Model, demo: Path, point: str, by: str | None) -> None:
+    clean, corrupt = "The sun sets over the", "The sea sets over the"
+    flags = ["--by", by] if by else []
+    prompts = ["--clean", clean, "--corrupt", corrupt, "--answer", " s", "--other", " r"]
+    assert model.tokens(clean).size == model.tokens(corrupt).size
+    said = program("patch", demo, *prompts, "--point", point, *flags)
+    found = model.patch(clean, corrupt, point, by=by, answer=" s", other=" r")
+    assert found.by == said["across"] and found.shares.shape == (4, 6 if found.by == "head" else 9)
+    assert np.allclose(found.shares, said["restored"], rtol=0, atol=1e-3)
+    assert (found.clean, found.corrupt) == pytest.approx((said["clean"], said["corrupt"]), abs=1e-4)
+    assert found.tokens == model.tokenizer.texts(model.tokens(corrupt))
+
+
+def test_refused_patching(model: otattn.Model) -> None:
+    with pytest.raises(ValueError, match="wanted two of equal length"):
+        model.patch("The sun", "The suns and more")
+    with pytest.raises(ValueError, match="give both"):
+        model.patch("The sun", "The son", answer=" s")
+    with pytest.raises(ValueError, match="wanted position, or head where"):
+        model.patch("The sun", "The son", by="head", answer=" s", other=" r")
+    with pytest.raises(ValueError, match="one kind of point of every layer"):
+        model.patch("The sun", "The son", "hook_embed", answer=" s", other=" r")
+    with pytest.raises(ValueError, match="is 2 tokens, wanted one"):
+        model.patch("The sun", "The son", answer=" sun", other=" r")
