@@ -191,7 +191,7 @@ typedef struct ota_edit {
     size_t size; /* sizeof(ota_edit) */
     /* A name of ota_model_point, or one without "blocks.L.": that point of every layer. Weights that are edited are mixed with
        the values as they then are, and weights are made of edited scores. Refused by name is what the rest of a run does
-       not read: hook_scale, attn.hook_receiver. */
+       not read: hook_scale, attn.hook_receiver, attn.hook_result. */
     const char *point;
     ota_edit_kind kind;
     ota_range sequences;
@@ -293,7 +293,8 @@ typedef struct ota_capture_point {
 /* The points of a run of `batch` new sequences of `count` tokens, in the order in which the run meets
  * them; 0 past the end. Norms are captured with their weights in (hook_normalized), and what they divide by is hook_scale.
  * attn.hook_attn_scores are the scores before the division by the temperature, -inf where a mask forbids;
- * attn.hook_receiver [batch, heads, keys], the mass that every key receives, is this library's own. */
+ * attn.hook_receiver [batch, heads, keys], the mass that every key receives, is this library's own. attn.hook_result
+ * [batch, count, heads, width] is what each head adds to the stream, without the bias: as many products of the output as heads. */
 OTA_API int ota_model_point(const ota_model *model, int64_t index, int64_t batch, int64_t count,
                             ota_capture_point *point);
 

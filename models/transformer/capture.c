@@ -24,6 +24,7 @@ enum {
 };
 
 static const char of_a_norm[] = "nothing reads it again; edit hook_normalized behind it",
+                  of_results[] = "nothing reads it again; edit attn.hook_z or hook_attn_out",
                   of_weights[] = "nothing reads it again; edit attn.hook_pattern";
 
 /* How an array lies: a row for each token, of columns or of heads of columns; or for each query or key of each head. */
@@ -54,6 +55,7 @@ static const point_row points[OTA_POINTS] = {
     [OTA_POINT_PATTERN] = {"attn.hook_pattern", ANY, PAIRS, OTA_SIZE_NONE, NULL},
     [OTA_POINT_RECEIVER] = {"attn.hook_receiver", ANY, KEYS, OTA_SIZE_NONE, of_weights},
     [OTA_POINT_MIXED] = {"attn.hook_z", ANY, HEADS_OF_TOKENS, OTA_SIZE_QUERY, NULL},
+    [OTA_POINT_RESULT] = {"attn.hook_result", ANY, HEADS_OF_TOKENS, OTA_SIZE_WIDTH, of_results},
     [OTA_POINT_ATTENTION_OUT] = {"hook_attn_out", ANY, TOKENS, OTA_SIZE_WIDTH, NULL},
     [OTA_POINT_RESID_MID] = {"hook_resid_mid", ANY, TOKENS, OTA_SIZE_WIDTH, NULL},
     [OTA_POINT_SCALE_MID] = {"ln1.hook_scale", POST_NORM, TOKENS, OTA_SIZE_NONE, of_a_norm},
@@ -134,6 +136,8 @@ static int64_t heads_of(const ota_config *config, ota_point point) {
 
 static int64_t columns_of(const ota_config *config, ota_point point) {
     const ota_size width = points[point].width;
+    if (width == OTA_SIZE_WIDTH)
+        return config->sizes[width]; /* each head's own, if there are heads */
     return width == OTA_SIZE_NONE ? 1 : config->sizes[width] / heads_of(config, point);
 }
 

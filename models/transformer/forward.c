@@ -316,6 +316,7 @@ static ota_status attend(ota_session *s, int64_t layer, int64_t rows) {
     if (status == OTA_OK) status = ota_session_weights(s, layer);
     if (status == OTA_OK)
         status = ota_session_capture(s, OTA_POINT_MIXED, layer, s->buffers.mixed, query);
+    if (status == OTA_OK) status = ota_session_capture_result(s, layer);
     if (status != OTA_OK) return status;
     ota_linear(s, &block->weights[OTA_OUTPUT], &block->weights[OTA_OUTPUT_BIAS], s->buffers.mixed,
                query, rows, s->buffers.branch, width);

@@ -47,6 +47,7 @@ typedef enum ota_point {
     OTA_POINT_PATTERN,
     OTA_POINT_RECEIVER,
     OTA_POINT_MIXED,
+    OTA_POINT_RESULT,
     OTA_POINT_ATTENTION_OUT,
     OTA_POINT_RESID_MID,
     OTA_POINT_SCALE_MID,
@@ -286,6 +287,8 @@ void ota_session_edit(ota_session *session, ota_point point, int64_t layer, cons
 
 /* weights.c: what attention makes of merged, with weights and scores where the run captures or edits them */
 ota_status ota_session_weights(ota_session *session, int64_t layer);
+/* What every head adds to the stream: its z by its part of the output's weights. */
+ota_status ota_session_capture_result(ota_session *session, int64_t layer);
 void ota_session_free_weights(ota_session *session);
 /* What the plan of these heads is to give besides z. */
 void ota_session_ask(const ota_session *session, const ota_view *view, ota_arrays *arrays);

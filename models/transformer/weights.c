@@ -485,3 +485,35 @@ ota_status ota_session_weights(ota_session *s, int64_t layer) {
     }
     return status == OTA_OK ? hand_over_received(s, layer) : status;
 }
+
+ota_status ota_session_capture_result(ota_session *s, int64_t layer) {
+    const ota_config *config = &s->model->config;
+    const int64_t heads = config->heads, width = config->sizes[OTA_SIZE_WIDTH];
+    const int64_t query = config->sizes[OTA_SIZE_QUERY], part = query / heads;
+    const int64_t rows = s->run.now->batch * s->run.now->count;
+    const int64_t most =
+        s->run.now->block_rows > 0 ? ota_int_min(s->run.now->block_rows, rows) : rows;
+    if (!ota_session_wants(s, OTA_POINT_RESULT, layer)) return OTA_OK;
+    ota_status status =
+        reserve_floats(s, &s->weights.whole, &s->weights.whole_floats, most, heads * width);
+    for (int64_t first = 0; status == OTA_OK && first < rows; first += most) {
+        ota_capture block = {.data = s->weights.whole,
+                             .first_row = first,
+                             .rows = ota_int_min(most, rows - first),
+                             .columns = heads * width,
+                             .sequence = first / s->run.now->count,
+                             .head = -1,
+                             .token = first % s->run.now->count};
+        for (int64_t head = 0; head < heads; head++) {
+            memset(s->buffers.spare, 0, (size_t)(block.rows * query) * sizeof(float));
+            for (int64_t i = 0; i < block.rows; i++)
+                memcpy(s->buffers.spare + i * query + head * part,
+                       s->buffers.mixed + (first + i) * query + head * part,
+                       (size_t)part * sizeof(float));
+            ota_linear(s, &s->model->blocks[layer].weights[OTA_OUTPUT], NULL, s->buffers.spare,
+                       query, block.rows, s->weights.whole + head * width, heads * width);
+        }
+        status = ota_session_hand_over(s, OTA_POINT_RESULT, layer, &block);
+    }
+    return status;
+}

@@ -27,7 +27,9 @@ typedef struct capture {
     int64_t start_layer;
     cli_edits edits;
     bool rehearsing;       /* nothing is written */
-    double written, total; /* bytes */
+    double total;          /* bytes to write */
+    int64_t layer, layers; /* at hand, of so many */
+    double written, due;   /* numbers of its arrays */
     double seconds;        /* that the run will take, by its rehearsal; 0: none was made */
     cli_progress progress;
 } capture;
@@ -57,9 +59,24 @@ static int write_floats(capture *c, const float *data, size_t count) {
         code =
             cli_output_write(c->output, piece, part * ota_type_bytes(c->type), &c->context->error);
     }
-    c->written += (double)(count * ota_type_bytes(c->type));
-    cli_progress_update(&c->progress, c->written * 1e-6, c->total * 1e-6, "MB");
     return code;
+}
+
+/* Layers, and what of the one at hand is written: arrays of a layer come when most of its work is done. */
+static void tell(capture *c, const ota_capture *one) {
+    if (one->layer < 0 || one->layer >= c->layers) return;
+    if (one->layer != c->layer) {
+        char start[32];
+        const int size = snprintf(start, sizeof start, "blocks.%" PRId64 ".", one->layer);
+        c->layer = one->layer;
+        c->written = c->due = 0;
+        for (size_t k = 0; k < c->points.count; k++)
+            if (strncmp(c->points.items[k].array.name, start, (size_t)size) == 0)
+                c->due += (double)c->points.items[k].array.count;
+    }
+    c->written += (double)(one->rows * one->columns);
+    cli_progress_update(&c->progress, (double)c->layer + c->written / c->due, (double)c->layers,
+                        "layers");
 }
 
 static ota_status write_capture(void *user, const ota_capture *one, ota_error *error) {
@@ -75,6 +92,7 @@ static ota_status write_capture(void *user, const ota_capture *one, ota_error *e
         code = cli_fail(&c->context->error, CLI_EXIT_INTERNAL, "%s came when %s was due", one->name,
                         array->name);
     c->left -= count;
+    tell(c, one);
     if (code != 0) (void)snprintf(error->message, sizeof error->message, "stopped");
     return code == 0 ? OTA_OK : OTA_CANCELLED;
 }
@@ -327,10 +345,11 @@ int cli_capture(cli_context *context) {
                                "capture needs a file to write");
     int code = cli_model_open(context, &model);
     if (code != 0) return code;
-    capture c = {.context = context, .model = model, .type = OTA_F32};
+    capture c = {.context = context, .model = model, .type = OTA_F32, .layer = -1};
     if (context->settings.output.out_dtype != NULL)
         c.type = cli_type_of(context->settings.output.out_dtype);
     (void)ota_model_describe(model, &facts, NULL);
+    c.layers = facts.layers;
     code = cli_tokens_load(context, model, false, &tokens);
     const cli_run_size size = {tokens.batch, tokens.count};
     if (code == 0) code = load_residual(&c, &facts, tokens.batch, tokens.count);

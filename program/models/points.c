@@ -8,7 +8,7 @@
 #include "points.h"
 
 static const char pattern_tail[] = "attn.hook_pattern", scores_tail[] = "attn.hook_attn_scores",
-                  receiver_tail[] = "attn.hook_receiver";
+                  receiver_tail[] = "attn.hook_receiver", result_tail[] = "attn.hook_result";
 
 static bool has_tail(const char *name, const char *tail) {
     const size_t length = strlen(name), size = strlen(tail);
@@ -168,7 +168,8 @@ int cli_points_choose(cli_context *context, const ota_model *model, const int64_
     for (int64_t k = 0; ota_model_point(model, k, batch, count, &point); k++) {
         const bool *heads = marked(points, &point);
         const bool named =
-            all || (standard ? is_standard(point.name, last) : is_listed(list, point.name)) ||
+            (all && !has_tail(point.name, result_tail)) ||
+            (standard ? is_standard(point.name, last) : is_listed(list, point.name)) ||
             (given->receiver && has_tail(point.name, receiver_tail));
         if ((named || heads != NULL) && point.layer >= first_layer)
             add_array(points, &point, type, named ? NULL : heads);

@@ -155,7 +155,10 @@ static void test_blocks_are_parts_of_the_whole(void **state) {
             for (int p = 0; p < whole.used; p++) {
                 assert_string_equal(parts.pages[p].name, whole.pages[p].name);
                 assert_int_equal(parts.pages[p].count, whole.pages[p].count);
-                const double limit = strstr(whole.pages[p].name, "hook_pattern") != NULL ? 1e-5 : 0;
+                const char *name = whole.pages[p].name;
+                const double limit = strstr(name, "hook_pattern") != NULL  ? 1e-5
+                                     : strstr(name, "hook_result") != NULL ? slack
+                                                                           : 0;
                 const double far =
                     apart(whole.pages[p].data, parts.pages[p].data, (size_t)whole.pages[p].count);
                 if (!(far <= limit))
@@ -188,6 +191,19 @@ static void test_scores(void **state) {
             assert_true(fabs(exp((double)s[row * COUNT + j]) / sum - (double)p[row * COUNT + j]) <=
                         slack);
     }
+    /* What all heads add, and the bias, is attention's. */
+    const float *added = find(&a, "blocks.1.attn.hook_result"),
+                *out = find(&a, "blocks.1.hook_attn_out");
+    ota_model_attention attention = {.size = sizeof attention};
+    float bias[WIDTH];
+    attention.output_bias = bias;
+    assert_int_equal(ota_model_attention_of(model, 1, &attention, NULL), OTA_OK);
+    for (int row = 0; row < BATCH * COUNT; row++)
+        for (int k = 0; k < WIDTH; k++) {
+            double sum = (double)bias[k];
+            for (int h = 0; h < HEADS; h++) sum += (double)added[(row * HEADS + h) * WIDTH + k];
+            assert_true(fabs(sum - (double)out[row * WIDTH + k]) <= slack);
+        }
     const float *scale = find(&a, "blocks.1.ln2.hook_scale"),
                 *x = find(&a, "blocks.1.hook_resid_mid");
     for (int row = 0; row < BATCH * COUNT; row++) {
@@ -455,6 +471,7 @@ static void test_refusals(void **state) {
     refuse_edit(session, (ota_edit){.point = "ln1.hook_scale"}, OTA_UNSUPPORTED, "hook_normalized");
     refuse_edit(session, (ota_edit){.point = "attn.hook_receiver"}, OTA_UNSUPPORTED,
                 "hook_pattern");
+    refuse_edit(session, (ota_edit){.point = "attn.hook_result"}, OTA_UNSUPPORTED, "hook_z");
     refuse_edit(session, (ota_edit){.point = "hook_embed", .tokens = {COUNT, 1}}, OTA_EINVAL,
                 "tokens 9 to 9, and there are 9");
     refuse_edit(session, (ota_edit){.point = "hook_embed", .heads = {1, 1}}, OTA_EINVAL,
