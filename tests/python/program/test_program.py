@@ -59,7 +59,7 @@ def fixed_files(folder: Path) -> None:
     (folder / "twice.txt").write_text("[UNK]\na\na\n")
     (folder / "hole.json").write_text('{"model": {"vocab": {"a": 0, "b": 2}, "merges": []}}')
     (folder / "nested.json").write_text('{"x": ' + "[" * 100)
-    (folder / "characters.json").write_text('{"model": {"type": "BPE", "vocab": {"a": 0}, "merges": []}}')
+    (folder / "letters.json").write_text('{"model": {"type": "Letters", "vocab": {"a": 0}}}')
 
 
 COMMANDS = """
@@ -147,7 +147,7 @@ tokenize missing.json
 tokenize hole.json --text a
 tokenize twice.txt --text a
 tokenize nested.json --text a
-tokenize characters.json --text a
+tokenize letters.json --text a
 tokenize pieces.txt missing.txt
 tokenize pieces.txt S.npy --text a
 tokenize pieces.txt --decode --count
