@@ -52,7 +52,7 @@ static int64_t choose(const generation *g) {
     return best;
 }
 
-/* The bytes of `count` ids; the caller frees *text. */
+/* The bytes of `count` ids that go on with a text; the caller frees *text. */
 static int decode(const generation *g, const int64_t *ids, int64_t count, char **text,
                   int64_t *size) {
     ota_error error = {.message = ""};
@@ -60,10 +60,12 @@ static int decode(const generation *g, const int64_t *ids, int64_t count, char *
     ota_status status = narrow != NULL ? OTA_OK : OTA_ENOMEM;
     for (int64_t k = 0; narrow != NULL && k < count; k++) narrow[k] = (int32_t)ids[k];
     if (status == OTA_OK)
-        status = ota_tokenizer_decode(g->tokenizer, narrow, count, 0, NULL, 0, size, &error);
+        status = ota_tokenizer_decode(g->tokenizer, narrow, count, OTA_DECODE_INNER, NULL, 0, size,
+                                      &error);
     if (status == OTA_OK && (*text = malloc((size_t)*size + 1)) == NULL) status = OTA_ENOMEM;
     if (status == OTA_OK)
-        status = ota_tokenizer_decode(g->tokenizer, narrow, count, 0, *text, *size, size, &error);
+        status = ota_tokenizer_decode(g->tokenizer, narrow, count, OTA_DECODE_INNER, *text, *size,
+                                      size, &error);
     free(narrow);
     return status < 0 ? cli_fail_status(g->context, status, &error) : 0;
 }

@@ -270,6 +270,41 @@ static void test_unknown_characters(void **state) {
     free_scored(s);
 }
 
+/* Blanks in front and at the ends, for both kinds; a blank in front of the first piece alone goes where others stand before
+ * it. */
+static void test_blanks_in_front(void **state) {
+    (void)state;
+    static const char *const models[] = {"sentencepiece", "unigram"};
+    for (int k = 0; k < 2; k++) {
+        scored_vocabulary *s = new_scored(false);
+        add_characters(s);
+        (void)add_scored(s, BLANK "a", OTA_PIECE_NORMAL, -1);
+        ota_tokenizer_parts parts = parts_of_scored(s);
+        parts.model = models[k];
+        parts.space_in_front = 1;
+        ota_tokenizer *tokenizer = create(&parts);
+        assert_string_equal(ota_tokenizer_model(tokenizer), models[k]);
+        expect_pieces(tokenizer, "", 0, "");
+        expect_pieces(tokenizer, "a", 0, BLANK "a");
+        expect_pieces(tokenizer, " a", 0, BLANK " " BLANK "a");
+        expect_pieces(tokenizer, "b ", 0, BLANK " b " BLANK);
+        int64_t count;
+        int32_t *ids = encode(tokenizer, " a a", 4, 0, &count);
+        expect_text(tokenizer, ids, count, 0, " a a", 4);
+        expect_text(tokenizer, ids, count, OTA_DECODE_INNER, "  a a", 5);
+        expect_text(tokenizer, ids + 1, 1, 0, "a", 1);
+        expect_text(tokenizer, ids + 1, 1, OTA_DECODE_INNER, " a", 2);
+        free(ids);
+        ota_tokenizer_free(tokenizer);
+        parts.space_once = 1;
+        tokenizer = create(&parts);
+        expect_pieces(tokenizer, "  ", 0, "");
+        expect_pieces(tokenizer, "  a  a ", 0, BLANK "a " BLANK "a");
+        ota_tokenizer_free(tokenizer);
+        free_scored(s);
+    }
+}
+
 /* ---- what is refused ---- */
 
 static void expect_refusal(const scored_vocabulary *s, ota_status status, const char *message) {
@@ -316,6 +351,7 @@ TEST_FILE(test_sentencepiece) {
         cmocka_unit_test(test_ids_follow_their_definition),
         cmocka_unit_test(test_pieces),
         cmocka_unit_test(test_unknown_characters),
+        cmocka_unit_test(test_blanks_in_front),
         cmocka_unit_test(test_refusals),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -273,7 +273,10 @@ class Model:
         except (ValueError, OSError):
             return [[str(one) for one in row] for row in ids.tolist()]
         known = len(tokenizer)
-        return [[tokenizer.decode([one]) if one < known else str(one) for one in row] for row in ids.tolist()]
+        return [
+            [tokenizer.decode([one], inner=True) if one < known else str(one) for one in row]
+            for row in ids.tolist()
+        ]
 
     def _asked(self, what: Any) -> tuple[NDArray[np.int64], NDArray[np.int64] | None]:
         """Ids [batch, count] and lengths, of a text, several texts, or ids."""
@@ -689,7 +692,7 @@ class Model:
                 made[k] = next_token(logits, sample, seed, k)
                 used += int(layers[0, last])
         try:
-            text = self.tokenizer.decode(made)
+            text = self.tokenizer.decode(made, inner=True)
         except (ValueError, OSError):
             text = ""
         return Generation(text, made, ids[0], used / wanted)

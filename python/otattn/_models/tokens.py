@@ -103,10 +103,11 @@ class Tokenizer:
                 return ids[: count.value].astype(np.int64)
             room = count.value
 
-    def decode_bytes(self, ids: Any, *, special: bool = True) -> bytes:
-        """The bytes of a text from its ids; without `special`, special pieces are nothing."""
+    def decode_bytes(self, ids: Any, *, special: bool = True, inner: bool = False) -> bytes:
+        """The bytes of a text from its ids; without `special`, special pieces are nothing. `inner`: other ids
+        stand before these, so that a blank in front is one of the text."""
         narrow = self._known(ids)
-        flags = 0 if special else m.DECODE_NO_SPECIAL
+        flags = (0 if special else m.DECODE_NO_SPECIAL) | (m.DECODE_INNER if inner else 0)
         size, room = ctypes.c_int64(), 8 * narrow.size + _SPARE
         error, reference = new_error()
         while True:
@@ -126,13 +127,13 @@ class Tokenizer:
                 return text.raw[: size.value]
             room = size.value
 
-    def decode(self, ids: Any, *, special: bool = True) -> str:
+    def decode(self, ids: Any, *, special: bool = True, inner: bool = False) -> str:
         """The text of ids; bytes that are no UTF-8 become U+FFFD."""
-        return self.decode_bytes(ids, special=special).decode("utf-8", "replace")
+        return self.decode_bytes(ids, special=special, inner=inner).decode("utf-8", "replace")
 
     def texts(self, ids: Any) -> list[str]:
         """The text of every id by itself, as labels of rows and columns are made."""
-        return [self.decode([one]) for one in ids_of("ids", ids).ravel().tolist()]
+        return [self.decode([one], inner=True) for one in ids_of("ids", ids).ravel().tolist()]
 
     def piece(self, id: int) -> str:
         """A piece as its file spells it."""
