@@ -452,6 +452,7 @@ static int analyze(cli_context *context) {
         r->facts.size = sizeof r->facts;
         (void)ota_model_describe(model, &r->facts, NULL);
         code = analyze_model(r);
+        run_figures_free(r);
         run_measure_close(r);
         run_folder_close(&r->folder);
         run_text_free(&r->text);

@@ -313,6 +313,7 @@ typedef struct run {
     ota_probe probe;       /* norms of W */
     struct run_work *work; /* work.h */
     run_pace pace;
+    struct run_kept_figures *kept; /* figures.c */
 } run;
 
 /* Of the record of window `index`. */
@@ -332,8 +333,10 @@ void run_measure_close(run *r);
 /* record->index, shape and ids are set; fills the values. */
 int run_measure(run *r, run_record *record);
 
-/* ---- tables.c ---- */
+/* ---- tables.c, figures.c ---- */
 
 int run_write_results(run *r);
+/* Forgets the figures that several files have. */
+void run_figures_free(run *r);
 
 #endif

@@ -111,20 +111,71 @@ int run_table_figures(run *r, const run_table_of *table, double factor, double o
     return 0;
 }
 
-int run_column_figures(run *r, int variant, int probe, run_column column, double factor,
-                       double offset, ota_figure **figures, int64_t *parts) {
+/* Figures of a column that were made: tables and metrics.json ask for most of them, some thrice. */
+typedef struct run_kept_figures {
+    struct run_kept_figures *next;
+    int variant, probe;
+    run_column column;
+    double factor, offset;
+    int64_t parts;
+    ota_figure figures[];
+} run_kept_figures;
+
+static const run_kept_figures *find_figures(const run *r, const run_kept_figures *as) {
+    const run_kept_figures *kept = r->kept;
+    while (kept != NULL &&
+           (kept->variant != as->variant || kept->probe != as->probe ||
+            kept->column != as->column || kept->factor != as->factor || kept->offset != as->offset))
+        kept = kept->next;
+    return kept;
+}
+
+static int make_figures(run *r, const run_kept_figures *as) {
     run_table_of table;
-    *figures = NULL;
-    int code = run_table_load(r, variant, probe, column, &table);
+    run_kept_figures *made = NULL;
+    int code = run_table_load(r, as->variant, as->probe, as->column, &table);
     if (code == 0) {
-        *parts = table.parts;
-        *figures = malloc((size_t)table.parts * sizeof **figures);
-        code = *figures != NULL
-                   ? run_table_figures(r, &table, factor, offset, *figures)
-                   : cli_fail(&r->context->error, CLI_EXIT_LIMIT, "there is no memory left");
+        made = malloc(sizeof *made + (size_t)table.parts * sizeof *made->figures);
+        if (made == NULL)
+            code = cli_fail(&r->context->error, CLI_EXIT_LIMIT, "there is no memory left");
+    }
+    if (code == 0) {
+        *made = *as;
+        made->parts = table.parts;
+        code = run_table_figures(r, &table, as->factor, as->offset, made->figures);
+    }
+    if (code == 0) {
+        made->next = r->kept;
+        r->kept = made;
+    } else {
+        free(made);
     }
     run_table_free(&table);
     return code;
+}
+
+int run_column_figures(run *r, int variant, int probe, run_column column, double factor,
+                       double offset, ota_figure **figures, int64_t *parts) {
+    const run_kept_figures as = {
+        .variant = variant, .probe = probe, .column = column, .factor = factor, .offset = offset};
+    *figures = NULL;
+    int code = find_figures(r, &as) == NULL ? make_figures(r, &as) : 0;
+    if (code != 0) return code;
+    const run_kept_figures *kept = find_figures(r, &as);
+    *parts = kept->parts;
+    *figures = malloc((size_t)kept->parts * sizeof **figures);
+    if (*figures == NULL)
+        return cli_fail(&r->context->error, CLI_EXIT_LIMIT, "there is no memory left");
+    memcpy(*figures, kept->figures, (size_t)kept->parts * sizeof **figures);
+    return 0;
+}
+
+void run_figures_free(run *r) {
+    while (r->kept != NULL) {
+        run_kept_figures *next = r->kept->next;
+        free(r->kept);
+        r->kept = next;
+    }
 }
 
 json_t *run_figure_json(const ota_figure *f) {
