@@ -109,10 +109,10 @@ const cli_command cli_commands[] = {
      "text. --decode goes back: for byte-level BPE every byte comes back, whatever the text was.",
      "otattn tokenize gpt2/ --text 'Hello world' --json", cli_tokenize, TOKENIZE},
     {"info", "MODEL", 1, 1, "what a checkpoint is",
-     "Prints architecture, sizes, parameters and, with --json, every tensor of a model, from its "
-     "headers alone. MODEL is a folder with config.json and model.safetensors or its shards, a "
-     ".gguf file, or the name of a model in the local hub cache. GPT-2, BERT, Llama and Gemma 3 "
-     "types are known.",
+     "Prints architecture, sizes, parameters, types of elements and, with --json, every file and "
+     "tensor of a model, from its headers alone. MODEL is a folder with config.json and "
+     "model.safetensors or its shards, a .gguf file, of several parts the first, or the name of a "
+     "model in the local hub cache. GPT-2, BERT, Llama and Gemma 3 types are known.",
      "otattn info ./gpt2 --json", cli_info, INFO},
     {"capture", "MODEL [TEXT]", 1, 2, "arrays from inside a run of a model",
      "Runs a text, or the tokens of --ids, through the model, with any attention method in any "
