@@ -231,6 +231,7 @@ static ota_status bind_tensor(binder *b, const ota_tensor_row *row, int64_t laye
     const bool wanted = (row->group == OTA_ALONE || b->wanted[row->group]) &&
                         ((row->flags & OTA_OF_PRE_NORM) == 0 || !form->post_norm) &&
                         ((row->flags & OTA_SECOND_NORM) == 0 || form->norms == 2) &&
+                        ((row->flags & OTA_OF_GATED) == 0 || b->model->config.matrices.gated) &&
                         ((row->flags & OTA_NOT_FIRST) == 0 || layer > 0);
     if (found == NULL)
         return !wanted || (row->flags & OTA_MAY_MISS) != 0 || stands_in(b, row)
@@ -307,16 +308,19 @@ static ota_status bind_all(binder *b) {
 /* The file's own head is taken also where the configuration calls it tied, as transformers does. */
 static void choose_head(ota_model *model) {
     const bool own = ota_weight_present(&model->weights[OTA_HEAD]);
-    bool transforms = false;
+    bool transforms = false, heads = false;
     const ota_tensor_row *row;
-    for (int i = 0; (row = ota_architecture_row(model->architecture, i)) != NULL; i++)
+    for (int i = 0; (row = ota_architecture_row(model->architecture, i)) != NULL; i++) {
         transforms = transforms || row->role == OTA_HEAD_DENSE;
+        heads = heads || row->role == OTA_HEAD;
+    }
     if (transforms)
         model->head =
             ota_weight_present(&model->weights[OTA_HEAD_DENSE]) ? OTA_HEAD_MLM : OTA_HEAD_ABSENT;
     else
         model->head =
             own && ota_weight_present(&model->weights[OTA_EMBED]) ? OTA_HEAD_OWN : OTA_HEAD_TIED;
+    if (!heads) model->head = OTA_HEAD_ABSENT;
     if (!own) model->weights[OTA_HEAD] = model->weights[OTA_EMBED];
     if (!ota_weight_present(&model->weights[OTA_EMBED]))
         model->weights[OTA_EMBED] = model->weights[OTA_HEAD];

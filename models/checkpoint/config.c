@@ -179,6 +179,27 @@ static ota_status read_activation(reader *r, const char *key, ota_activation *ou
     return OTA_UNSUPPORTED;
 }
 
+/* T5's word for its MLP; its gelu is the formula with tanh where it is gated. */
+static ota_status read_projection(reader *r, ota_config *config) {
+    static const struct {
+        const char *word;
+        ota_activation activation;
+        bool gated;
+    } words[] = {{"relu", OTA_RELU, false},
+                 {"gelu", OTA_GELU, false},
+                 {"gated-gelu", OTA_GELU_TANH, true},
+                 {"gated-silu", OTA_SILU, true}};
+    const json_t *value = value_of(r, "feed_forward_proj");
+    if (value == NULL) return OTA_OK;
+    for (size_t k = 0; json_is_string(value) && k < sizeof words / sizeof *words; k++) {
+        if (strcmp(json_string_value(value), words[k].word) != 0) continue;
+        config->activation = words[k].activation;
+        config->matrices.gated = words[k].gated;
+        return OTA_OK;
+    }
+    return refuse_key(r, "feed_forward_proj", "must be relu, gelu, gated-gelu or gated-silu");
+}
+
 /* ---- what nothing read ---- */
 
 /* A number to 15 digits, whatever way it is written, and anything else as compact JSON, cut to what a sentence takes. */
@@ -486,6 +507,8 @@ static ota_status read_tree(reader *r, const ota_architecture **architecture, ot
         status = read_key(r, key, config);
     config->activation = row->activation;
     if (status == OTA_OK) status = read_activation(r, row->activation_key, &config->activation);
+    if (status == OTA_OK && ota_architecture_has(row, OTA_ARCH_PROJECTION))
+        status = read_projection(r, config);
     config->head_activation =
         ota_architecture_has(row, OTA_ARCH_GELU_HEAD) ? OTA_GELU : config->activation;
     if (status == OTA_OK && row->head_activation_key != NULL) {
@@ -518,7 +541,7 @@ ota_status ota_config_read(const char *path, const ota_architecture **architectu
     status = read_tree(&r, architecture, config);
     json_decref(tree);
     if (status == OTA_OK && ota_architecture_has(*architecture, OTA_ARCH_GROUPS_MERGED))
-        config->merged_by_group = true;
+        config->matrices.merged_by_group = true;
     if (status == OTA_OK) status = ota_config_finish(*architecture, config, path, error);
     return status;
 }

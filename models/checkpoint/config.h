@@ -30,6 +30,7 @@ typedef enum ota_size {
     OTA_SIZE_EXPERT_INNER,
     OTA_SIZE_EXPERT_MERGED, /* twice that */
     OTA_SIZE_HEADS,
+    OTA_SIZE_BUCKETS,
     OTA_SIZE_VOCABULARY,
     OTA_SIZE_POSITIONS,
     OTA_SIZE_POSITION_ROWS, /* of the table of positions: those before the first are of no token */
@@ -114,6 +115,11 @@ typedef struct ota_bias_config {
 
 enum { OTA_LAYERS_MOST = 1024 };
 
+typedef struct ota_matrices {
+    bool gated;           /* the MLP: down (act(gate x) * up x) */
+    bool merged_by_group; /* OTA_MERGED is [key heads][its queries, key, value][head width] */
+} ota_matrices;
+
 typedef struct ota_config {
     int64_t layers, heads, kv_heads, head_width;
     int64_t value_width, rotary_width; /* 0: head width, the only one that is run */
@@ -125,6 +131,7 @@ typedef struct ota_config {
     int64_t
         local_period; /* all layers but each so many-th are local; 0: `local` is filled already */
     int64_t local_shift;    /* layers before the first of which the period is counted */
+    int64_t distance;       /* from which on all distances are in the last bucket */
     int64_t local_first;    /* no layer before it is */
     int64_t first_position; /* rows of the table of positions before that of a text's first token */
     bool local[OTA_LAYERS_MOST];
@@ -132,10 +139,10 @@ typedef struct ota_config {
     double norm_epsilon;
     ota_activation activation, head_activation;
     ota_form form;
+    ota_matrices matrices;
     ota_factors factors;
-    bool merged_by_group; /* OTA_MERGED is [key heads][its queries, key, value][head width] */
-    bool windowed;        /* else `window` is of no layer */
-    bool tied;            /* a head that the file lacks is the embedding, and the other way round */
+    bool windowed; /* else `window` is of no layer */
+    bool tied;     /* a head that the file lacks is the embedding, and the other way round */
     ota_rope_config rope;
     ota_score_config scores;
     ota_bias_config biases;
@@ -183,6 +190,7 @@ typedef enum ota_role {
     OTA_EMBED = OTA_BLOCK_ROLES,
     OTA_POSITION,
     OTA_TYPE,
+    OTA_RELATIVE,      /* of buckets of distances, for every head what is added to scores */
     OTA_ROPE_DIVISORS, /* of the frequencies */
     OTA_ROPE_SHORTER,  /* longrope's two lists of them */
     OTA_ROPE_LONGER,
@@ -209,6 +217,7 @@ enum {
     OTA_SECOND_HALF = 64,
     OTA_OF_PRE_NORM = 128, /* there in models with norms in front alone */
     OTA_NOT_FIRST = 512,   /* not there in the first layer */
+    OTA_OF_GATED = 2048,   /* of gated layers alone */
     OTA_STACKED = 1024,    /* hub files, too, have all experts in one tensor */
     OTA_SECOND_NORM = 256  /* there in blocks of two norms alone */
 };
@@ -275,11 +284,12 @@ enum {
     OTA_ARCH_POSITION_ROWS = 1024, /* the number of positions counts rows before the first, too */
     OTA_ARCH_SPARED = 2048, /* a list of config.json says which layers have rotary positions */
     OTA_ARCH_LAYER_PATTERNS = 32768, /* GPT-Neo's lists say it */
-    OTA_ARCH_HUB_ALONE = 262144,     /* no gguf files, though relatives have them */
-    OTA_ARCH_AFTER_PADDING = 65536,  /* positions begin behind the padding token's number */
-    OTA_ARCH_WINDOW_BOTH = 131072,   /* the window counts both of its sides */
-    OTA_ARCH_PARTIAL = 8192,         /* a part of each head may be rotated */
-    OTA_ARCH_GELU_IS_TANH = 16384,   /* hub files say gelu and mean the formula with tanh */
+    OTA_ARCH_PROJECTION = 524288,   /* "feed_forward_proj" names the activation and says "gated-" */
+    OTA_ARCH_HUB_ALONE = 262144,    /* no gguf files, though relatives have them */
+    OTA_ARCH_AFTER_PADDING = 65536, /* positions begin behind the padding token's number */
+    OTA_ARCH_WINDOW_BOTH = 131072,  /* the window counts both of its sides */
+    OTA_ARCH_PARTIAL = 8192,        /* a part of each head may be rotated */
+    OTA_ARCH_GELU_IS_TANH = 16384,  /* hub files say gelu and mean the formula with tanh */
     OTA_ARCH_GELU_HEAD = 4096 /* the transform before the head has GELU whatever the MLP has */
 };
 

@@ -106,6 +106,7 @@ ota_status ota_config_finish(const ota_architecture *architecture, ota_config *c
     config->form.parallel |= config->form.key_groups;
     if (!config->form.parallel) config->form.norms = 2;
     if (config->form.norms == 0) config->form.norms = config->form.key_groups ? 2 : 1;
+    config->matrices.gated |= ota_architecture_has(architecture, OTA_ARCH_GATED);
     config->form.post_norm |= ota_architecture_has(architecture, OTA_ARCH_POST_NORM);
     config->rope.interleaved |= ota_architecture_has(architecture, OTA_ARCH_INTERLEAVED);
     if (ota_architecture_has(architecture, OTA_ARCH_SCALED_EMBEDDING))

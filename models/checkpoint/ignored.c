@@ -61,6 +61,13 @@ static const ota_ignored table[] = {
      "output_router_logits router_aux_loss_coef router_jitter_noise", "training alone"},
     {CONFIG, "qwen3moe", "1", "decoder_sparse_step", "not run otherwise"},
     {CONFIG, "qwen3moe", "[]", "mlp_only_layers", "not run otherwise"},
+    {CONFIG, "mpnet", NULL, "type_vocab_size", "it has no types"},
+    {CONFIG, "t5", NULL, "dropout_rate", "training alone"},
+    {CONFIG, "t5", NULL,
+     "num_decoder_layers scale_decoder_outputs tie_word_embeddings is_encoder_decoder",
+     "the decoder, which is not run"},
+    {CONFIG, "t5", NULL, "dense_act_fn is_gated_act", "feed_forward_proj says it"},
+    {CONFIG, "t5", NULL, "n_positions output_past", "distances are all there is of positions"},
     {CONFIG, "distilbert", NULL, "qa_dropout seq_classif_dropout", "training alone"},
     {CONFIG, "distilbert", NULL, "sinusoidal_pos_embds", "the file holds the table"},
     {CONFIG, "modernbert", NULL,
@@ -128,9 +135,11 @@ static const ota_ignored table[] = {
      "heads for other tasks"},
     {HUB, "bert roberta xlm-roberta camembert distilbert", NULL,
      "embeddings.position_ids embeddings.token_type_ids", "counted up, or 0"},
-    {HUB, "roberta xlm-roberta camembert", NULL, "lm_head.bias",
+    {HUB, "t5", NULL, "decoder.* lm_head.weight", "the decoder, which is not run"},
+    {HUB, "t5", NULL, "embed_tokens.weight", "shared.weight beside it holds"},
+    {HUB, "mpnet roberta xlm-roberta camembert", NULL, "lm_head.bias",
      "lm_head.decoder.bias beside it holds"},
-    {HUB, "bert roberta xlm-roberta camembert distilbert modernbert", NULL,
+    {HUB, "bert roberta xlm-roberta camembert distilbert mpnet modernbert", NULL,
      "classifier.dense.weight classifier.dense.bias classifier.out_proj.weight "
      "classifier.out_proj.bias pre_classifier.weight pre_classifier.bias "
      "pooler.dense.weight pooler.dense.bias cls.seq_relationship.weight cls.seq_relationship.bias "

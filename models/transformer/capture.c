@@ -99,7 +99,7 @@ static bool exists(const ota_model *model, ota_point point) {
         {LEARNED, ota_weight_present(&whole[OTA_POSITION])},
         /* Experts are not captured one by one. */
         {DENSE, model->config.sizes[OTA_SIZE_EXPERTS] == 0},
-        {GATED, ota_architecture_has(row, OTA_ARCH_GATED)},
+        {GATED, model->config.matrices.gated},
     };
     unsigned has = 0;
     for (size_t k = 0; k < sizeof needs / sizeof *needs; k++)

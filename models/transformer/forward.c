@@ -237,7 +237,7 @@ static void project(ota_session *s, const ota_block *block, const float *h, int6
         ota_linear(s, &w[OTA_MERGED], &w[OTA_MERGED_BIAS], h, width, rows, s->buffers.merged,
                    stride);
         rows_job j = {.session = s, .to = s->buffers.merged, .rows = rows, .width = stride};
-        if (s->model->config.merged_by_group) run_rows(s, rows, part_rows, &j);
+        if (s->model->config.matrices.merged_by_group) run_rows(s, rows, part_rows, &j);
         return;
     }
     const int64_t value = size[OTA_SIZE_QUERY] + size[OTA_SIZE_KEY];
@@ -338,7 +338,7 @@ static ota_status feed_forward(ota_session *s, int64_t layer, const float *input
     const ota_weight *w = s->model->blocks[layer].weights;
     const int64_t width = ota_model_size(s->model, OTA_SIZE_WIDTH);
     const int64_t inner = ota_model_size(s->model, OTA_SIZE_INNER);
-    const bool gated = ota_architecture_has(s->model->architecture, OTA_ARCH_GATED);
+    const bool gated = s->model->config.matrices.gated;
     float *up = gated ? s->buffers.gate : s->buffers.inner;
     if (ota_weight_present(&w[OTA_ROUTER])) return run_mixture(s, layer, input, rows);
     ota_linear(s, &w[OTA_UP], &w[OTA_UP_BIAS], input, width, rows, up, inner);

@@ -61,7 +61,7 @@ static ota_status make_buffers(ota_session *s, ota_error *error) {
     if (status == OTA_OK) status = make(s, rows, size[OTA_SIZE_MERGED], &s->buffers.merged, error);
     if (status == OTA_OK) status = make(s, rows, size[OTA_SIZE_QUERY], &s->buffers.mixed, error);
     if (status == OTA_OK) status = make(s, rows, inner, &s->buffers.inner, error);
-    if (status == OTA_OK && ota_architecture_has(s->model->architecture, OTA_ARCH_GATED))
+    if (status == OTA_OK && s->model->config.matrices.gated)
         status = make(s, rows, inner, &s->buffers.gate, error);
     if (status == OTA_OK) status = make(s, rows, width, &s->buffers.spare, error);
     if (status == OTA_OK) status = make(s, 1, size[OTA_SIZE_WIDTH], &s->buffers.zeros, error);
@@ -123,6 +123,34 @@ static ota_status make_slopes(ota_session *s, ota_error *error) {
         const double power = k < whole ? (double)(k + 1) / (double)whole
                                        : (double)(2 * (k - whole) + 1) / (double)(2 * whole);
         s->slopes[k] = (float)exp2(-8 * power);
+    }
+    return status;
+}
+
+/* T5's buckets of a distance i - j: half of them for keys behind, and in each half single distances and then ever wider ones. */
+static int64_t bucket_of(const ota_config *config, int64_t distance) {
+    const int64_t half = config->sizes[OTA_SIZE_BUCKETS] / 2, single = half / 2;
+    const int64_t side = distance < 0 ? half : 0, n = distance < 0 ? -distance : distance;
+    if (n < single) return side + n;
+    const float share =
+        logf((float)n / (float)single) / (float)log((double)config->distance / (double)single);
+    return side + ota_int_min(single + (int64_t)(share * (float)(half - single)), half - 1);
+}
+
+static ota_status make_relative(ota_session *s, ota_error *error) {
+    const ota_config *config = &s->model->config;
+    const ota_weight *w = &s->model->weights[OTA_RELATIVE];
+    const int64_t tokens = s->options.tokens, heads = config->heads;
+    if (!ota_weight_present(w)) return OTA_OK;
+    ota_status status = make(s, heads, 2 * tokens - 1, &s->relative, error);
+    for (int64_t d = 1 - tokens; status == OTA_OK && d < tokens; d++) {
+        if (d % 1024 == 0 && ota_session_interrupted(s) != OTA_OK) break;
+        const int64_t bytes = w->columns / w->type->block * w->type->bytes;
+        float *row = s->buffers.panels;
+        s->ops->decode[ota_element_index(w->type)](w->data + bucket_of(config, d) * bytes, row,
+                                                   heads);
+        for (int64_t h = 0; h < heads; h++)
+            s->relative[h * (2 * tokens - 1) + d + tokens - 1] = row[h];
     }
     return status;
 }
@@ -205,6 +233,7 @@ ota_status ota_session_create(ota_session **session, const ota_model *model,
     if (status == OTA_OK) status = make_buffers(s, error);
     if (status == OTA_OK) status = make_rotations(s, error);
     if (status == OTA_OK) status = make_slopes(s, error);
+    if (status == OTA_OK) status = make_relative(s, error);
     if (status == OTA_OK) status = ota_session_cache_create(s, error);
     if (status == OTA_OK) status = ota_session_mixture_create(s, error);
     status = ota_session_end(s, status, error);

@@ -176,6 +176,8 @@ struct ota_session {
     ota_weight_buffers weights;
     ota_rotations rotations;
     float *slopes; /* [heads] of ALiBi */
+    float
+        *relative; /* [heads, 2 tokens - 1] added to scores at distance i - j, from the least on */
     ota_mixture mixture;
     ota_session_cache cache;
     ota_method_set methods;

@@ -3,6 +3,8 @@
  *   bert   x = norm(E[id] + P[t] + T[type]);  x = norm(x + O attention(x));  x = norm(x + down gelu(up x))
  *   roberta, xlm-roberta, camembert   the same; positions begin behind the number of the padding token
  *   distilbert                        the same without types
+ *   mpnet        as roberta without types; scores plus what a bucket of the distance adds
+ *   t5           its encoder: x = E[id];  x += O attention(norm x), scores plus buckets and not scaled;  x += down relu(up norm x)
  *   modernbert   x = norm E[id];  x += O attention(rope, norm x);  x += down (gelu(gate norm x) * up norm x), without norm in front of
  *                the first attention;  two of three layers see a window and have rotary positions of their own */
 #include "rows.h"
@@ -172,6 +174,71 @@ static const ota_tensor_row modernbert_rows[] = {
 
 static const char *const modernbert_prefixes[] = {"model.", "", NULL};
 
+/* ---- MPNet ---- */
+
+static const ota_config_key mpnet_keys[] = {
+    /* The class makes a table of so many rows and asks for 32 of them. */
+    {"relative_attention_num_buckets", NULL, NULL, OTA_KEY_INTEGER, SIZE(BUCKETS), 32, 32, 32, 32},
+    ALWAYS(INTEGER, distance, 128),
+    ALWAYS(INTEGER, first_position, 1),
+};
+
+static const ota_tensor_row mpnet_rows[] = {
+    HUB_PLAIN(OTA_EMBED, "embeddings.word_embeddings", VOCABULARY, WIDTH, OTA_TIED_MAY_MISS),
+    HUB_PLAIN(OTA_POSITION, "embeddings.position_embeddings", POSITION_ROWS, WIDTH, 0),
+    HUB_NORM(OTA_EMBED_NORM, "embeddings.LayerNorm", 0),
+    HUB_PLAIN(OTA_RELATIVE, "encoder.relative_attention_bias", BUCKETS, HEADS, 0),
+    HUB_LINEAR(OTA_QUERY, "encoder.layer.%lld.attention.attn.q", QUERY, WIDTH, ALONE),
+    HUB_LINEAR(OTA_KEY, "encoder.layer.%lld.attention.attn.k", KEY, WIDTH, ALONE),
+    HUB_LINEAR(OTA_VALUE, "encoder.layer.%lld.attention.attn.v", KEY, WIDTH, ALONE),
+    HUB_LINEAR(OTA_OUTPUT, "encoder.layer.%lld.attention.attn.o", WIDTH, QUERY, ALONE),
+    HUB_NORM(OTA_NORM_1, "encoder.layer.%lld.attention.LayerNorm", 0),
+    HUB_LINEAR(OTA_UP, "encoder.layer.%lld.intermediate.dense", INNER, WIDTH, ALONE),
+    HUB_LINEAR(OTA_DOWN, "encoder.layer.%lld.output.dense", WIDTH, INNER, ALONE),
+    HUB_NORM(OTA_NORM_2, "encoder.layer.%lld.output.LayerNorm", 0),
+};
+
+static const char *const mpnet_prefixes[] = {"mpnet.", "", NULL};
+
+/* ---- T5's encoder ---- */
+
+static const ota_config_key t5_keys[] = {
+    NEEDED("num_layers", NULL, AT(layers), MOST_LAYERS),
+    NEEDED("num_heads", NULL, AT(heads), MOST_HEADS),
+    NEEDED("d_kv", NULL, AT(head_width), MOST_WIDTH),
+    NEEDED("d_model", NULL, SIZE(WIDTH), MOST_WIDTH),
+    NEEDED("d_ff", NULL, SIZE(INNER), MOST_INNER),
+    NEEDED("vocab_size", NULL, SIZE(VOCABULARY), MOST_WORDS),
+    /* Buckets know no last position. */
+    ALWAYS(INTEGER, sizes[OTA_SIZE_POSITIONS], MOST_POSITIONS),
+    INTEGER("relative_attention_num_buckets", NULL, SIZE(BUCKETS), 4096, 32, 0),
+    INTEGER("relative_attention_max_distance", NULL, AT(distance), MOST_POSITIONS, 128, 0),
+    REAL("layer_norm_epsilon", NULL, norm_epsilon, 1e-6, 0),
+};
+
+#define ATTENTION "block.%lld.layer.0.SelfAttention."
+#define DENSE "block.%lld.layer.1.DenseReluDense."
+static const ota_tensor_row t5_rows[] = {
+    {OTA_EMBED, "shared.weight", NULL, OTA_SIZE_VOCABULARY, OTA_SIZE_WIDTH, 0, OTA_ALONE,
+     "embed_tokens.weight"},
+    HUB_PLAIN(OTA_RELATIVE, "block.0.layer.0.SelfAttention.relative_attention_bias", BUCKETS, HEADS,
+              0),
+    HUB_PLAIN(OTA_NORM_1, "block.%lld.layer.0.layer_norm", WIDTH, NONE, 0),
+    HUB_PLAIN(OTA_QUERY, ATTENTION "q", QUERY, WIDTH, 0),
+    HUB_PLAIN(OTA_KEY, ATTENTION "k", KEY, WIDTH, 0),
+    HUB_PLAIN(OTA_VALUE, ATTENTION "v", KEY, WIDTH, 0),
+    HUB_PLAIN(OTA_OUTPUT, ATTENTION "o", WIDTH, QUERY, 0),
+    HUB_PLAIN(OTA_NORM_2, "block.%lld.layer.1.layer_norm", WIDTH, NONE, 0),
+    HUB_PLAIN(OTA_GATE, DENSE "wi_0", INNER, WIDTH, OTA_OF_GATED),
+    {OTA_UP, DENSE "wi.weight", NULL, OTA_SIZE_INNER, OTA_SIZE_WIDTH, 0, OTA_ALONE,
+     DENSE "wi_1.weight"},
+    HUB_PLAIN(OTA_DOWN, DENSE "wo", WIDTH, INNER, 0),
+    HUB_PLAIN(OTA_FINAL_NORM, "final_layer_norm", WIDTH, NONE, 0),
+};
+
+static const char *const t5_prefixes[] = {"encoder.", "transformer.encoder.", "transformer.", "",
+                                          NULL};
+
 /* ---- the table ---- */
 
 const ota_architecture ota_bert_family[] = {
@@ -215,5 +282,21 @@ const ota_architecture ota_bert_family[] = {
      .head_activation_key = "classifier_activation",
      .keys = {LIST(modernbert_keys)},
      .rows = {LIST(modernbert_rows)}},
+    {.name = "mpnet",
+     .model_type = "mpnet",
+     .prefixes = mpnet_prefixes,
+     .traits =
+         OTA_ARCH_POST_NORM | OTA_ARCH_POSITION_ROWS | OTA_ARCH_AFTER_PADDING | OTA_ARCH_GELU_HEAD,
+     .activation = OTA_GELU,
+     .activation_key = "hidden_act",
+     .keys = {LIST(bert_keys), LIST(mpnet_keys)},
+     .rows = {LIST(mpnet_rows), LIST(roberta_head_rows)}},
+    {.name = "t5",
+     .model_type = "t5",
+     .prefixes = t5_prefixes,
+     .traits = OTA_ARCH_RMS | OTA_ARCH_PROJECTION,
+     .activation = OTA_RELU,
+     .keys = {LIST(t5_keys)},
+     .rows = {LIST(t5_rows)}},
     {0},
 };

@@ -363,6 +363,25 @@ def draw_gpt_oss(generator: np.random.Generator) -> Settings:
     )
 
 
+def draw_mpnet(generator: np.random.Generator) -> Settings:
+    return bert_like(generator, pad_token_id=1)
+
+
+def draw_t5(generator: np.random.Generator) -> Settings:
+    heads = pick(generator, 2, 3)
+    return {
+        "num_layers": pick(generator, 2, 3),
+        "num_heads": heads,
+        "d_kv": pick(generator, 4, 8),
+        "d_model": pick(generator, 16, 24),
+        "d_ff": pick(generator, 24, 40),
+        "relative_attention_num_buckets": pick(generator, 8, 32),
+        "relative_attention_max_distance": pick(generator, 20, 128),
+        "feed_forward_proj": pick(generator, "relu", "gated-gelu", "gated-silu"),
+        "pad_token_id": 0,
+    }
+
+
 FAMILIES = {
     "llama": Family("LlamaConfig", "LlamaForCausalLM", llama_like),
     "mistral": Family("MistralConfig", "MistralForCausalLM", draw_mistral),
@@ -387,6 +406,8 @@ FAMILIES = {
     "mixtral": Family("MixtralConfig", "MixtralForCausalLM", draw_mixtral),
     "qwen3_moe": Family("Qwen3MoeConfig", "Qwen3MoeForCausalLM", draw_qwen3_moe),
     "gpt_oss": Family("GptOssConfig", "GptOssForCausalLM", draw_gpt_oss),
+    "mpnet": Family("MPNetConfig", "MPNetForMaskedLM", draw_mpnet, False),
+    "t5": Family("T5Config", "T5EncoderModel", draw_t5, False),
     "gemma2": Family("Gemma2Config", "Gemma2ForCausalLM", draw_gemma2),
 }
 
@@ -401,8 +422,8 @@ def make_model(folder: Path, name: str, seed: int) -> Any:
     model = getattr(transformers, family.model)(config).eval()
     with torch.no_grad():
         for parameter in model.parameters():
-            # GPT-Neo's scores are not divided by anything, and large ones are ill-conditioned.
-            matrices = 0.07 if name == "gpt_neo" else 0.15
+            # The scores of GPT-Neo and T5 are not divided by anything, and large ones are ill-conditioned.
+            matrices = 0.07 if name in ("gpt_neo", "t5") else 0.15
             parameter.add_(torch.randn_like(parameter) * (matrices if parameter.dim() > 1 else 0.1))
     model.save_pretrained(folder)
     return model
@@ -433,20 +454,11 @@ def expect_same(folder: Path, model: Any, ids: np.ndarray, lengths: np.ndarray |
         np.save(folder / "lengths.npy", lengths)
         words = ["--lengths", "lengths.npy"]
     np.save(folder / "ids.npy", ids)
-    answer(
-        folder,
-        "capture",
-        "model",
-        "--ids",
-        "ids.npy",
-        "--points",
-        "all,logits",
-        "-f",
-        "-o",
-        "run.safetensors",
-        *words,
-    )
-    ours, peer = load_file(folder / "run.safetensors"), peer_run(model, ids, lengths)
+    peer = peer_run(model, ids, lengths)
+    points = "all,logits" if hasattr(peer, "logits") else "all"
+    out = ("-f", "-o", "run.safetensors")
+    answer(folder, "capture", "model", "--ids", "ids.npy", "--points", points, *out, *words)
+    ours = load_file(folder / "run.safetensors")
     rows = None if lengths is None else np.arange(ids.shape[1])[None] < lengths[:, None]
     layers = len(peer.attentions)
     if "blocks.0.hook_normalized_resid_post" in ours:
@@ -461,7 +473,8 @@ def expect_same(folder: Path, model: Any, ids: np.ndarray, lengths: np.ndarray |
     for layer in range(layers):
         pattern = np.moveaxis(ours[f"blocks.{layer}.attn.hook_pattern"], 1, 2)
         assert distance(pattern, peer.attentions[layer].transpose(1, 2), rows) <= BOUND, layer
-    assert distance(ours["logits"], peer.logits, rows) <= BOUND
+    if hasattr(peer, "logits"):
+        assert distance(ours["logits"], peer.logits, rows) <= BOUND
 
 
 def expect_same_words(folder: Path, model: Any, prompt: np.ndarray) -> None:
@@ -478,7 +491,7 @@ def expect_same_words(folder: Path, model: Any, prompt: np.ndarray) -> None:
         given = torch.tensor([[token]])
 
 
-@pytest.mark.parametrize("seed", range(int(os.environ.get("OTATTN_FAMILY_SEEDS", "2"))))
+@pytest.mark.parametrize("seed", range(int(os.environ.get("OTATTN_FAMILY_SEEDS", "1"))))
 @pytest.mark.parametrize("name", FAMILIES)
 def test_family(tmp_path: Path, name: str, seed: int) -> None:
     model = make_model(tmp_path / "model", name, seed)
