@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 from program import PROGRAM, ROOT, answer, environment, run
 from safetensors.numpy import load_file, save_file
+from test_model_families import make_model as make_family
 from test_models import CONFIGS, LOGITS, STATES, draw_ids, make_model
 
 torch = pytest.importorskip("torch")
@@ -184,6 +185,28 @@ def test_edits_against_hooks(tmp_path: Path, name: str) -> None:
         far = float(np.abs(ours - peer.numpy()).max() / peer.abs().max())
         assert far <= LOGITS, (point, operation, far)
         assert float((peer - plain).abs().max() / plain.abs().max()) > 20 * LOGITS, (point, operation)
+
+
+# Sinks of heads, slopes, soft caps, windows on both sides, parallel blocks, experts.
+@pytest.mark.parametrize("name", ["gpt_oss", "bloom", "gemma2", "modernbert", "falcon", "qwen3_moe"])
+def test_weights_of_every_rule_are_made_again(tmp_path: Path, name: str) -> None:
+    """Scores and weights that are edited to themselves, and weights in blocks, are those of the plan."""
+    make_family(tmp_path / "model", name, 1)
+    np.save(tmp_path / "ids.npy", np.random.default_rng(0).integers(3, 50, (2, 19)))
+    words = ["capture", "model", "--ids", "ids.npy", "-f", "-o", "run.safetensors", "--points"]
+    answer(tmp_path, *words, "all")
+    plain = load_file(tmp_path / "run.safetensors")
+    last = max(
+        (key for key in plain if key.endswith("hook_resid_post")), key=lambda key: int(key.split(".")[1])
+    )
+    for point in ("attn.hook_attn_scores", "attn.hook_pattern"):
+        answer(tmp_path, *words, last, "--edit", f"{point}*=1")
+        edited = load_file(tmp_path / "run.safetensors")[last]
+        assert np.abs(edited - plain[last]).max() <= STATES * np.abs(plain[last]).max(), point
+    answer(tmp_path, *words, last, "--weights", "all:1")
+    for key, some in load_file(tmp_path / "run.safetensors").items():
+        if key.endswith("hook_pattern"):
+            assert np.abs(some[:, 0] - plain[key][:, 1]).max() <= STATES
 
 
 def test_a_file_patches_a_run(tmp_path: Path) -> None:
