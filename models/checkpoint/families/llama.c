@@ -129,8 +129,7 @@ static const ota_config_key phi3_keys[] = {
     INTEGER_OR_NULL("sliding_window", "attention.sliding_window", AT(window), MOST_POSITIONS, 0, 0),
     ALWAYS(TRUTH, windowed, true),
     ALWAYS(INTEGER, local_period, EVERY_LAYER),
-    REAL("original_max_position_embeddings", "rope.scaling.original_context_length",
-         rope.scaling.original, 4096, 0),
+    REAL("original_max_position_embeddings", NULL, rope.scaling.original, 4096, 0),
 };
 
 static const ota_tensor_row phi3_rows[] = {
@@ -249,8 +248,7 @@ static const ota_config_key gpt_oss_keys[] = {
     ALWAYS(TRUTH, windowed, true),
     ALWAYS(INTEGER, local_period, 2),
     TRUTH("attention_bias", NULL, biases.attention, true),
-    REAL("initial_context_length", "rope.scaling.original_context_length", rope.scaling.original, 0,
-         0),
+    REAL("initial_context_length", NULL, rope.scaling.original, 0, 0),
 };
 
 static const ota_tensor_row gpt_oss_rows[] = {

@@ -412,10 +412,10 @@ FAMILIES = {
 }
 
 
-def make_model(folder: Path, name: str, seed: int) -> Any:
+def make_model(folder: Path, name: str, seed: int, **changes: Any) -> Any:
     """A random model in `folder`, its weights large enough that every part matters."""
     family = FAMILIES[name]
-    settings = family.draw(np.random.default_rng([seed, *name.encode()]))
+    settings = family.draw(np.random.default_rng([seed, *name.encode()])) | changes
     torch.manual_seed(seed)
     config = getattr(transformers, family.config)(vocab_size=VOCABULARY, **{"pad_token_id": None} | settings)
     config._attn_implementation = "eager"

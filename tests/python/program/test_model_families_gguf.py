@@ -1,0 +1,205 @@
+"""Families of models from gguf files: written from random checkpoints by the Python package gguf, with its
+names of tensors and what its converter does to them, they give the numbers of the folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from program import answer
+from safetensors.numpy import load_file
+from test_model_families import VOCABULARY, make_model
+
+gguf = pytest.importorskip("gguf")
+pytest.importorskip("torch")
+
+BOUND = 2e-6
+
+# name of the format, whether queries and keys are stored in pairs (2k, 2k + 1)
+FAMILIES = {
+    "llama": ("llama", True),
+    "qwen2": ("qwen2", False),
+    "qwen3": ("qwen3", False),
+    "phi3": ("phi3", False),
+    "olmo2": ("olmo2", False),
+    "smollm3": ("smollm3", True),
+    "granite": ("granite", True),
+    "gemma": ("gemma", False),
+    "gemma2": ("gemma2", False),
+    "gpt_neox": ("gptneox", False),
+    "bloom": ("bloom", False),
+    "qwen3_moe": ("qwen3moe", False),
+    "gpt_oss": ("gpt-oss", False),
+}
+
+
+def pairs(matrix: np.ndarray, heads: int) -> np.ndarray:
+    """Rows (k, k + half) of every head become (2k, 2k + 1)."""
+    return matrix.reshape(heads, 2, -1, *matrix.shape[1:]).swapaxes(1, 2).reshape(matrix.shape)
+
+
+def parted(matrix: np.ndarray, heads: int) -> np.ndarray:
+    """Rows of [heads][q, k, v] become q | k | v."""
+    return matrix.reshape(heads, 3, -1, *matrix.shape[1:]).swapaxes(0, 1).reshape(matrix.shape)
+
+
+def converted(name: str, tensor: str, data: np.ndarray, config: Any) -> np.ndarray:
+    heads = config.num_attention_heads
+    if FAMILIES[name][1] and ".q_proj." in tensor:
+        return pairs(data, heads)
+    if FAMILIES[name][1] and ".k_proj." in tensor:
+        return pairs(data, config.num_key_value_heads)
+    if name.startswith("gemma") and tensor.endswith("norm.weight"):
+        return data + np.float32(1)
+    if ".query_key_value." in tensor:
+        return parted(data, heads)
+    return data
+
+
+def tensors_of(name: str, model: Any, folder: Path) -> dict[str, np.ndarray]:
+    """By the names that the file has them under."""
+    config = model.config
+    names = gguf.get_tensor_name_map(
+        {word: arch for arch, word in gguf.MODEL_ARCH_NAMES.items()}[FAMILIES[name][0]],
+        config.num_hidden_layers,
+    )
+    found: dict[str, np.ndarray] = {}
+    experts: dict[str, dict[int, np.ndarray]] = {}
+    for tensor, data in load_file(folder / "model.safetensors").items():
+        if ".mlp.experts." in tensor and name == "qwen3_moe":
+            before, after = tensor.split(".experts.")
+            number, rest = after.split(".", 1)
+            experts.setdefault(f"{before}.experts.{rest}", {})[int(number)] = data
+        elif ".mlp.experts.gate_up_proj" in tensor:
+            layer = tensor.split(".")[2]
+            end = "bias" if tensor.endswith("bias") else "weight"
+            for word, part in (("gate", data[..., ::2]), ("up", data[..., 1::2])):
+                turned = part if end == "bias" else part.swapaxes(1, 2)
+                found[f"blk.{layer}.ffn_{word}_exps.{end}"] = np.ascontiguousarray(turned)
+        elif ".mlp.experts.down_proj" in tensor:
+            layer = tensor.split(".")[2]
+            if tensor.endswith("bias"):
+                found[f"blk.{layer}.ffn_down_exps.bias"] = data
+            else:
+                found[f"blk.{layer}.ffn_down_exps.weight"] = np.ascontiguousarray(data.swapaxes(1, 2))
+        else:
+            inside = tensor.removeprefix("transformer.") if name == "bloom" else tensor
+            word = names.get_name(inside, try_suffixes=(".weight", ".bias"))
+            if word is None and tensor.endswith("self_attn.sinks"):
+                word = f"blk.{tensor.split('.')[2]}.attn_sinks.weight"
+            assert word is not None, tensor
+            word = word if word.endswith((".weight", ".bias")) else f"{word}.weight"
+            found[word] = np.ascontiguousarray(converted(name, tensor, data, config))
+    for tensor, parts in experts.items():
+        word = names.get_name(tensor, try_suffixes=(".weight",))
+        found[word] = np.stack([parts[k] for k in range(len(parts))])
+    return found
+
+
+def write(path: Path, name: str, model: Any) -> None:
+    config = model.config
+    writer = gguf.GGUFWriter(path, FAMILIES[name][0])
+    writer.add_block_count(config.num_hidden_layers)
+    writer.add_head_count(config.num_attention_heads)
+    writer.add_embedding_length(config.hidden_size)
+    writer.add_context_length(getattr(config, "max_position_embeddings", 64))
+    width = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+    inner = getattr(config, "intermediate_size", None) or 4 * config.hidden_size
+    writer.add_feed_forward_length(inner)
+    if name in ("gpt_neox", "bloom"):
+        writer.add_layer_norm_eps(config.layer_norm_eps if name == "gpt_neox" else config.layer_norm_epsilon)
+    else:
+        writer.add_head_count_kv(config.num_key_value_heads)
+        writer.add_key_length(width)
+        writer.add_value_length(width)
+        writer.add_layer_norm_rms_eps(config.rms_norm_eps)
+    rope = getattr(config, "rope_parameters", None)
+    if rope:
+        writer.add_rope_freq_base(rope["rope_theta"])
+        writer.add_rope_dimension_count(int(width * rope.get("partial_rotary_factor", 1.0)))
+        if rope["rope_type"] == "yarn":
+            writer.add_rope_scaling_type(gguf.RopeScalingType.YARN)
+            writer.add_rope_scaling_factor(rope["factor"])
+            writer.add_rope_scaling_orig_ctx_len(rope["original_max_position_embeddings"])
+    if name == "gpt_neox":
+        writer.add_parallel_residual(config.use_parallel_residual)
+    if name == "granite":
+        writer.add_embedding_scale(config.embedding_multiplier)
+        writer.add_residual_scale(config.residual_multiplier)
+        writer.add_attention_scale(config.attention_multiplier)
+        writer.add_logit_scale(config.logits_scaling)
+    if name == "gemma2":
+        writer.add_attn_logit_softcapping(config.attn_logit_softcapping)
+        writer.add_final_logit_softcapping(config.final_logit_softcapping)
+    if name in ("gemma2", "gpt_oss") or (name == "phi3" and config.sliding_window):
+        writer.add_sliding_window(config.sliding_window)
+    if name in ("qwen3_moe", "gpt_oss"):
+        writer.add_expert_count(config.num_local_experts)
+        writer.add_expert_used_count(config.num_experts_per_tok)
+        writer.add_expert_feed_forward_length(
+            config.moe_intermediate_size if name == "qwen3_moe" else config.intermediate_size
+        )
+    for word, data in tensors_of(name, model, path.parent / "model").items():
+        writer.add_tensor(word, data)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+
+# What the format does not say of a family, and scalings that its files write otherwise.
+SETTINGS: dict[str, dict[str, Any]] = {
+    "qwen2": {"use_sliding_window": False},
+    "qwen3": {"use_sliding_window": False},
+    "smollm3": {"use_sliding_window": False, "no_rope_layer_interval": 4},
+    "gemma": {"tie_word_embeddings": True},
+    "gemma2": {"tie_word_embeddings": True, "attn_logit_softcapping": 5.0, "final_logit_softcapping": 3.0},
+    "qwen3_moe": {"norm_topk_prob": True},
+    "gpt_oss": {"swiglu_limit": 7.0, "swiglu_alpha": 1.702},
+}
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_family_from_gguf(tmp_path: Path, name: str) -> None:
+    changes = dict(SETTINGS.get(name, {}))
+    if name == "phi3":
+        changes["rope_parameters"] = {
+            "rope_type": "default",
+            "rope_theta": 900.0,
+            "partial_rotary_factor": 0.5,
+        }
+    elif name == "gpt_oss":
+        changes["rope_parameters"] = {
+            "rope_type": "yarn", "rope_theta": 900.0, "factor": 4.0, "original_max_position_embeddings": 32,
+            "truncate": True,
+        }  # fmt: skip
+    elif name not in ("bloom", "gpt_neox"):
+        changes["rope_parameters"] = {"rope_type": "default", "rope_theta": 900.0}
+    if name == "gemma2":
+        # The format says it by the number of layers alone.
+        changes["query_pre_attn_scalar"] = 16
+        changes["head_dim"] = 16
+    model = make_model(tmp_path / "model", name, 3, **changes)
+    write(tmp_path / "model.gguf", name, model)
+    ids = np.random.default_rng(1).integers(3, VOCABULARY, size=(2, 33))
+    np.save(tmp_path / "ids.npy", ids)
+    found = []
+    for at in ("model", "model.gguf"):
+        words = ("--ids", "ids.npy", "--points", "all,logits", "-f", "-o", "run.safetensors")
+        answer(tmp_path, "capture", at, *words)
+        found.append(load_file(tmp_path / "run.safetensors"))
+    first, second = found
+    assert set(first) == set(second)
+    for point in first:
+        # Pairs lie elsewhere in the heads of some.
+        if FAMILIES[name][1] and ("hook_q" in point or "hook_k" in point or "hook_rot" in point):
+            continue
+        scale = np.abs(first[point][np.isfinite(first[point])]).max()
+        both = np.isfinite(first[point]) & np.isfinite(second[point])
+        assert np.array_equal(np.isfinite(first[point]), np.isfinite(second[point])), point
+        assert (
+            np.abs(first[point] - second[point], where=both, out=np.zeros_like(first[point])).max()
+            <= BOUND * scale
+        ), point
