@@ -79,7 +79,7 @@ def measure(name: str, texts: dict[str, str], program: str, repeat: int) -> str:
                 theirs.append(seconds(lambda text=text: encode(text)))
             size = len(text.encode()) / 1e6
             own = max(min(ours) - min(start), 1e-9) / TIMES
-            cells += [f"{size / min(theirs):.2f}", f"{size / own:.1f}", f"**{min(theirs) / own:.0f}**"]
+            cells += [f"{size / min(theirs):.2f}", f"{size / own:.1f}", f"**{min(theirs) / own:.2g}**"]
         words = [*command[:-1], str(folder / "text")]
         ids = subprocess.run(words, check=True, capture_output=True, text=True).stdout.split()
         same = ids == [str(one) for one in encode(list(texts.values())[-1])]
