@@ -87,8 +87,9 @@ int64_t ota_weight_nonfinite(const ota_weight *weight, const ota_session_options
 static const ota_found *tensor_of(const ota_checkpoint *checkpoint, const ota_weight *weight) {
     for (int64_t k = 0; k < checkpoint->count; k++) {
         const ota_found *found = &checkpoint->tensors[k];
-        if (found->shard->map + found->tensor->offset == weight->data && found->tensor->bytes > 0)
-            return found;
+        /* An expert's weights may lie within a tensor of all. */
+        const unsigned char *begin = found->shard->map + found->tensor->offset;
+        if (weight->data >= begin && weight->data < begin + found->tensor->bytes) return found;
     }
     return NULL;
 }
@@ -118,6 +119,10 @@ ota_status ota_model_check_weights(const ota_model *model, const ota_session_opt
     for (int64_t layer = 0; status == OTA_OK && layer < model->config.layers; layer++)
         for (int role = 0; status == OTA_OK && role < OTA_BLOCK_ROLES; role++)
             status = check_weight(model, &model->blocks[layer].weights[role], options, error);
+    const int64_t experts =
+        model->config.layers * model->config.sizes[OTA_SIZE_EXPERTS] * OTA_EXPERT_ROLES;
+    for (int64_t k = 0; status == OTA_OK && k < experts; k++)
+        status = check_weight(model, &model->experts[k], options, error);
     return status;
 }
 

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-from program import answer
-from safetensors.numpy import load_file
+from program import answer, run
+from safetensors.numpy import load_file, save_file
 
 os.environ["HF_HUB_OFFLINE"] = "1"
 torch = pytest.importorskip("torch")
@@ -501,3 +501,18 @@ def test_family(tmp_path: Path, name: str, seed: int) -> None:
     expect_same(tmp_path, model, ids[:, :20], np.array([20, 7]))
     if FAMILIES[name].causal:
         expect_same_words(tmp_path, model, ids[0, :9])
+
+
+@pytest.mark.parametrize("name", ["mixtral", "gpt_oss"])
+def test_experts_that_are_no_numbers(tmp_path: Path, name: str) -> None:
+    """Weights of experts are looked at like all others; those in one tensor are found within it."""
+    make_model(tmp_path / "model", name, 1)
+    path = tmp_path / "model" / "model.safetensors"
+    tensors = load_file(path)
+    last = sorted(tensor for tensor in tensors if ".experts." in tensor and "bias" not in tensor)[-1]
+    tensors[last].reshape(-1)[-1] = np.nan
+    save_file(tensors, path)
+    np.save(tmp_path / "ids.npy", np.arange(3, 9))
+    done = run(tmp_path, "capture", "model", "--ids", "ids.npy", "-o", "run.safetensors")
+    assert done.returncode == 3, done
+    assert f'"{last}" holds NaN or infinity'.encode() in done.stderr
