@@ -69,4 +69,13 @@ endfunction()
 
 set(model_needs libjansson-dev=jansson libpcre2-dev=libpcre2-8 libutf8proc-dev=libutf8proc)
 otattn_needs(models OTATTN_MODEL ${model_needs})
+# Charts of the program's reports, where the Python that builds has their package.
+if(NOT OTATTN_CHARTS)
+    set(charts "${CMAKE_CURRENT_BINARY_DIR}/charts.js")
+    execute_process(COMMAND "${Python_EXECUTABLE}" "${CMAKE_CURRENT_SOURCE_DIR}/scripts/make_charts_bundle.py" "${charts}"
+        RESULT_VARIABLE failed OUTPUT_QUIET ERROR_QUIET)
+    if(NOT failed)
+        set(OTATTN_CHARTS "${charts}")
+    endif()
+endif()
 otattn_needs(program OTATTN_PROGRAM ${model_needs} libzip-dev=libzip zlib1g-dev=zlib libmd-dev=libmd)

@@ -499,3 +499,63 @@ def test_refused_patching(model: otattn.Model) -> None:
         model.patch("The sun", "The son", "hook_embed", answer=" s", other=" r")
     with pytest.raises(ValueError, match="is 2 tokens, wanted one"):
         model.patch("The sun", "The son", answer=" sun", other=" r")
+
+
+# ---- memory ----------------------------------------------------------------------------------------
+
+LONG = 6000
+
+
+def _long_model(folder: Path) -> Path:
+    """One layer of two narrow heads over LONG positions, random."""
+    from safetensors.numpy import save_file
+
+    rng, width = np.random.default_rng(0), 8
+    shapes = {
+        "wte.weight": (11, width),
+        "wpe.weight": (LONG, width),
+        "h.0.attn.c_attn.weight": (width, 3 * width),
+        "h.0.attn.c_proj.weight": (width, width),
+        "h.0.mlp.c_fc.weight": (width, 4 * width),
+        "h.0.mlp.c_proj.weight": (4 * width, width),
+    }
+    arrays = {name: rng.standard_normal(shape).astype(np.float32) for name, shape in shapes.items()}
+    for name, shape in shapes.items():
+        if name.startswith("h.0."):
+            arrays[name.replace("weight", "bias")] = np.zeros(shape[1], np.float32)
+    for name in ("h.0.ln_1", "h.0.ln_2", "ln_f"):
+        arrays[f"{name}.weight"], arrays[f"{name}.bias"] = (
+            np.ones(width, np.float32),
+            np.zeros(width, np.float32),
+        )
+    save_file(arrays, folder / "model.safetensors")
+    config = {"model_type": "gpt2", "n_layer": 1, "n_head": 2, "n_embd": width, "vocab_size": 11}
+    (folder / "config.json").write_text(json.dumps({**config, "n_positions": LONG, "n_ctx": LONG}))
+    return folder
+
+
+def test_long_texts_take_no_square_of_memory(tmp_path: Path) -> None:
+    """A head's weights take 144 MB; mass per key, and weights that nobody keeps, take less than half."""
+    script = f"""
+import resource, numpy as np, otattn
+peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
+model = otattn.Model({str(_long_model(tmp_path))!r})
+ids = np.arange({LONG}) % 11
+model.run(ids)
+before = peak()
+mass = model.receiver_mass(ids)
+print(peak() - before, abs(mass.sum(3) - {LONG}).max())
+model.weights(ids[:8], 0, 1)
+rows = np.lib.format.open_memmap({str(tmp_path / "w.npy")!r}, "w+", np.float32, (1, {LONG}, {LONG}))
+lazy = np.zeros({LONG})
+class Sums(np.ndarray):
+    def __setitem__(self, place, block):
+        lazy[:] += block.sum(0)
+model.weights(ids, 0, 1, out=rows[:].view(Sums))
+print(peak() - before, abs(lazy - mass[0, 0, 1]).max())
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    for line in done.stdout.splitlines():
+        grown, distance = map(float, line.split())
+        assert grown < 72 and distance < 0.1, done.stdout

@@ -61,3 +61,11 @@ def test_a_package_without_it_says_what_to_do(
         assert said.count("\n") == 1 and words in said
         assert "this installation of the Python package has no program" in said
         assert "pip install --force-reinstall --no-deps ." in said
+
+
+def test_charts_are_pinned_once(root: Path) -> None:
+    """What pip builds the program with is what `./dev build` makes its charts from."""
+    pinned = next(
+        line for line in (root / "scripts/requirements.txt").read_text().splitlines() if "==" in line
+    )
+    assert f'"{pinned}; ' in (root / "pyproject.toml").read_text()
