@@ -61,7 +61,7 @@ Metaspace = pre_tokenizers.Metaspace
 def trained(kind: str) -> str:
     """The member "model" of a tokenizer that was trained on drawn texts."""
     special = ["<unk>", "<s>", "</s>"]
-    options = {"show_progress": False, "special_tokens": special}
+    options: dict[str, Any] = {"show_progress": False, "special_tokens": special}
     tokenizer = Tokenizer(models.Unigram() if kind == "unigram" else models.BPE(unk_token="<unk>"))
     if kind == "bytes":
         tokenizer.pre_tokenizer = Bytes()
@@ -72,7 +72,7 @@ def trained(kind: str) -> str:
         tokenizer.pre_tokenizer = Metaspace()
         trainer = trainers.UnigramTrainer(vocab_size=900, unk_token="<unk>", **options)
     else:
-        more = {"end_of_word_suffix": "</w>"} if kind == "suffix" else {}
+        more: dict[str, Any] = {"end_of_word_suffix": "</w>"} if kind == "suffix" else {}
         more = {"continuing_subword_prefix": "##"} if kind == "prefix" else more
         tokenizer = Tokenizer(models.BPE(unk_token="<unk>", **more))
         # Fewer letters than there are, so that some become bytes or the unknown piece.
@@ -192,7 +192,7 @@ def patterned(
     *patterns: str, digits: bool = False, normal: Any = None, post: Any = None, **settings: Any
 ) -> Tokenizer:
     """Byte-level BPE of words that regular expressions cut."""
-    steps = [pre_tokenizers.Split(Regex(pattern), "isolated") for pattern in patterns]
+    steps: list[Any] = [pre_tokenizers.Split(Regex(pattern), "isolated") for pattern in patterns]
     steps += [pre_tokenizers.Digits(individual_digits=True)] if digits else []
     cut = pre_tokenizers.Sequence([*steps, Bytes(use_regex=False)])
     return put(with_model("bytes", **settings), normal, cut, decoders.ByteLevel(), post)
@@ -211,7 +211,7 @@ def words(model: Any, normal: Any, cut: Any, decoder: Any = None) -> Tokenizer:
     tokenizer = Tokenizer(model)
     tokenizer.normalizer, tokenizer.pre_tokenizer = normal, cut
     texts = token_texts.corpus()
-    special = {"show_progress": False, "special_tokens": ["[UNK]", "<s>", "</s>"]}
+    special: dict[str, Any] = {"show_progress": False, "special_tokens": ["[UNK]", "<s>", "</s>"]}
     kind = trainers.WordLevelTrainer if isinstance(model, models.WordLevel) else trainers.WordPieceTrainer
     tokenizer.train_from_iterator(texts, kind(vocab_size=700, **special))
     return put(tokenizer, None, None, decoder)
