@@ -8,7 +8,7 @@ under any attention method with it. Tensors are torch's. What differs: weights a
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Unpack
 
@@ -163,7 +163,7 @@ class HookedModel:
         return [next((one for one in found if one is not None), 0)]
 
     def to_tokens(
-        self, text: str | list[str], prepend_bos: bool | None = None, truncate: bool = True
+        self, text: str | Sequence[str], prepend_bos: bool | None = None, truncate: bool = True
     ) -> torch.Tensor:
         """Token ids, shape (batch, tokens); texts of several lengths are padded with 0 behind.
 
