@@ -232,6 +232,7 @@ static ota_status bind_tensor(binder *b, const ota_tensor_row *row, int64_t laye
                         ((row->flags & OTA_OF_PRE_NORM) == 0 || !form->post_norm) &&
                         ((row->flags & OTA_SECOND_NORM) == 0 || form->norms == 2) &&
                         ((row->flags & OTA_OF_GATED) == 0 || b->model->config.matrices.gated) &&
+                        ((row->flags & OTA_UNPACKED) == 0 || !b->model->config.experts.packed) &&
                         ((row->flags & OTA_NOT_FIRST) == 0 || layer > 0);
     if (found == NULL)
         return !wanted || (row->flags & OTA_MAY_MISS) != 0 || stands_in(b, row)
@@ -277,12 +278,48 @@ static ota_status bind_tensor(binder *b, const ota_tensor_row *row, int64_t laye
     return OTA_OK;
 }
 
+/* Codes [experts, rows, groups, 16] and scales [experts, rows, groups] of MXFP4, bytes both. */
+static ota_status bind_packed(binder *b, const ota_tensor_row *row, int64_t layer,
+                              ota_weight *weight) {
+    char name[300];
+    const ota_checkpoint *checkpoint = &b->model->checkpoint;
+    if (b->gguf || !b->model->config.experts.packed) return OTA_OK;
+    const char *const patterns[] = {row->hub, row->other};
+    const int64_t *sizes = b->model->config.sizes;
+    const int64_t rows = sizes[row->rows], columns = sizes[row->columns];
+    const ota_element *type = ota_element_named("MXFP4");
+    const int64_t shape[] = {sizes[OTA_SIZE_EXPERTS], rows, columns / type->block, 16};
+    const unsigned char *data[2];
+    for (int k = 0; k < 2; k++) {
+        const ota_found *found = find(b, patterns[k], layer, name, sizeof name);
+        if (found == NULL) return refuse_missing(b, row, name);
+        const ota_tensor *one = found->tensor;
+        bool fits =
+            one->rank == 4 - k && strcmp(one->stored, "U8") == 0 && columns % type->block == 0;
+        for (int i = 0; fits && i < 4 - k; i++) fits = one->shape[i] == shape[i];
+        if (!fits)
+            return ota_refuse(b->error, OTA_EMISMATCH,
+                              "%s: at byte %" PRId64 ": \"%.80s\" is not the bytes of %" PRId64
+                              " x %" PRId64 " numbers of MXFP4 that the configuration implies",
+                              ota_path_end(found->shard->path), one->place, one->name, rows,
+                              columns);
+        b->bound[found - checkpoint->tensors] = true;
+        data[k] = found->shard->map + one->offset + one->bytes / shape[0] * b->expert;
+    }
+    *weight = (ota_weight){
+        .type = type, .data = data[0], .scales = data[1], .rows = rows, .columns = columns};
+    if (b->next != NULL) return OTA_OK;
+    b->model->parameters += rows * columns;
+    b->by_type[type->gguf] += rows * columns;
+    return OTA_OK;
+}
+
 static ota_status bind_experts(binder *b, const ota_tensor_row *row, int64_t layer) {
     ota_weight *experts = b->model->blocks[layer].experts;
     ota_status status = OTA_OK;
     const int64_t count = b->model->config.sizes[OTA_SIZE_EXPERTS];
     for (b->expert = 0; status == OTA_OK && b->expert < count; b->expert++)
-        status = bind_tensor(
+        status = ((row->flags & OTA_PACKED) != 0 ? bind_packed : bind_tensor)(
             b, row, layer, &experts[b->expert * OTA_EXPERT_ROLES + (int)row->role - OTA_EXPERT_UP]);
     b->expert = 0;
     return status;

@@ -200,6 +200,17 @@ static ota_status read_projection(reader *r, ota_config *config) {
     return refuse_key(r, "feed_forward_proj", "must be relu, gelu, gated-gelu or gated-silu");
 }
 
+static ota_status read_packing(reader *r, ota_config *config) {
+    const json_t *object = value_of(r, "quantization_config");
+    if (object == NULL) return OTA_OK;
+    const char *method = json_string_value(json_object_get(object, "quant_method"));
+    config->experts.packed = method != NULL && strcmp(method, "mxfp4") == 0;
+    if (config->experts.packed) return OTA_OK;
+    (void)ota_refuse_at(r->error, r->path, 0,
+                        "\"quantization_config\" has a quant_method other than mxfp4");
+    return ota_advise(r->error, OTA_UNSUPPORTED, "convert the file to a type that is read");
+}
+
 /* ---- what nothing read ---- */
 
 /* A number to 15 digits, whatever way it is written, and anything else as compact JSON, cut to what a sentence takes. */
@@ -507,6 +518,8 @@ static ota_status read_tree(reader *r, const ota_architecture **architecture, ot
         status = read_key(r, key, config);
     config->activation = row->activation;
     if (status == OTA_OK) status = read_activation(r, row->activation_key, &config->activation);
+    if (status == OTA_OK && ota_architecture_has(row, OTA_ARCH_PACKED))
+        status = read_packing(r, config);
     if (status == OTA_OK && ota_architecture_has(row, OTA_ARCH_PROJECTION))
         status = read_projection(r, config);
     config->head_activation =

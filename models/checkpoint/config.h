@@ -102,6 +102,7 @@ typedef struct ota_form {
 typedef struct ota_expert_config {
     int64_t chosen;  /* for a token */
     bool normalised; /* the weights of those chosen add up to 1 */
+    bool packed;     /* hub files: their matrices are codes and scales of MXFP4 */
     /* In place of the activation: g = min(gate, limit), u = up within -limit to limit, (u + 1) g / (1 + exp(-slope g)); 0: not so */
     double limit, slope;
 } ota_expert_config;
@@ -218,6 +219,8 @@ enum {
     OTA_OF_PRE_NORM = 128, /* there in models with norms in front alone */
     OTA_NOT_FIRST = 512,   /* not there in the first layer */
     OTA_OF_GATED = 2048,   /* of gated layers alone */
+    OTA_PACKED = 4096,     /* codes, where ota_expert_config.packed says it; scales beside them */
+    OTA_UNPACKED = 8192,   /* where it does not */
     OTA_STACKED = 1024,    /* hub files, too, have all experts in one tensor */
     OTA_SECOND_NORM = 256  /* there in blocks of two norms alone */
 };
@@ -285,6 +288,7 @@ enum {
     OTA_ARCH_SPARED = 2048, /* a list of config.json says which layers have rotary positions */
     OTA_ARCH_LAYER_PATTERNS = 32768, /* GPT-Neo's lists say it */
     OTA_ARCH_PROJECTION = 524288,   /* "feed_forward_proj" names the activation and says "gated-" */
+    OTA_ARCH_PACKED = 1048576,      /* hub files may have packed experts */
     OTA_ARCH_HUB_ALONE = 262144,    /* no gguf files, though relatives have them */
     OTA_ARCH_AFTER_PADDING = 65536, /* positions begin behind the padding token's number */
     OTA_ARCH_WINDOW_BOTH = 131072,  /* the window counts both of its sides */

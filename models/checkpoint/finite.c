@@ -74,6 +74,7 @@ static bool ends(const ota_session_options *options) {
 int64_t ota_weight_nonfinite(const ota_weight *weight, const ota_session_options *options) {
     const ota_element *type = weight->type;
     const int64_t blocks = weight->rows * weight->columns / type->block;
+    if (weight->scales != NULL) return -1; /* every code and scale of MXFP4 is a number */
     for (int64_t first = 0; first < blocks && !ends(options); first += PIECE) {
         const int64_t count = ota_int_min(PIECE, blocks - first);
         if (!any(weight->data + first * type->bytes, count, type)) continue;

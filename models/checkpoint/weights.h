@@ -10,6 +10,8 @@ typedef struct ota_weight {
     const ota_element *type; /* NULL: the model has no such tensor */
     const unsigned char *data;
     const float *values;
+    const unsigned char *
+        scales; /* MXFP4 of hub files: of each block of 32, apart from its codes in `data`; else NULL */
     int64_t rows, columns;
     bool input_major; /* rows are inputs: y = x W, else y = x W^T */
 } ota_weight;

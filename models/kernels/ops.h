@@ -30,6 +30,10 @@ typedef struct ota_ops {
     void (*multiply)(float *x, const float *y, int64_t count); /* x *= y */
 } ota_ops;
 
+/* Rows of a matrix that is stored row by row as outputs, to f32; of MXFP4 also where codes and scales lie apart. */
+void ota_decode_rows(const ota_ops *ops, const ota_weight *weight, int64_t row, int64_t count,
+                     float *out);
+
 /* One table per level (ops_level.c). */
 extern const ota_ops ota_ops_portable, ota_ops_avx2, ota_ops_avx512;
 /* The newest level this processor has that is not newer than `cpu` (NULL: any). */

@@ -76,12 +76,12 @@ static const float *block_weights(const job *j, int64_t first, int64_t count, in
     *stride = w->columns;
     if (w->values != NULL) return w->values + (w->input_major ? first : first * w->columns);
     float *panel = j->session->buffers.panels + worker * j->session->buffers.panel;
-    void (*decode)(const unsigned char *, float *, int64_t) =
-        j->session->ops->decode[ota_element_index(w->type)];
     if (!w->input_major) {
-        decode(row_at(w, first), panel, count * w->columns);
+        ota_decode_rows(j->session->ops, w, first, count, panel);
         return panel;
     }
+    void (*decode)(const unsigned char *, float *, int64_t) =
+        j->session->ops->decode[ota_element_index(w->type)];
     *stride = count;
     for (int64_t k = 0; k < w->rows; k++)
         decode(row_at(w, k) + first * w->type->bytes, panel + k * count, count);
@@ -111,7 +111,7 @@ static void run_few(void *context, int64_t index, int worker) {
         if (w->values != NULL)
             row = w->values + o * w->columns;
         else
-            ops->decode[ota_element_index(w->type)](row_at(w, o), panel, w->columns);
+            ota_decode_rows(ops, w, o, 1, panel);
         for (int64_t i = 0; i < j->n; i++)
             j->y[i * j->y_stride + o] = ops->dot(j->x + i * j->x_stride, row, j->inputs) +
                                         (j->bias != NULL ? j->bias[o] : 0.0F);

@@ -5,6 +5,7 @@ Bounds: hidden states, weights and logits within 2e-5 of their largest value."""
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -516,3 +517,52 @@ def test_experts_that_are_no_numbers(tmp_path: Path, name: str) -> None:
     done = run(tmp_path, "capture", "model", "--ids", "ids.npy", "-o", "run.safetensors")
     assert done.returncode == 3, done
     assert f'"{last}" holds NaN or infinity'.encode() in done.stderr
+
+
+VALUES = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6, -0.0, -0.5, -1, -1.5, -2, -3, -4, -6], np.float32)
+
+
+def test_packed_experts(tmp_path: Path) -> None:
+    """MXFP4 as hub folders of gpt-oss have it: the numbers of the same matrices in f32."""
+    make_model(tmp_path / "model", "gpt_oss", 1, hidden_size=96, intermediate_size=64, num_local_experts=3)
+    (tmp_path / "packed").mkdir()
+    settings = json.loads((tmp_path / "model" / "config.json").read_text())
+    tensors, generator = load_file(tmp_path / "model" / "model.safetensors"), np.random.default_rng(2)
+    packed = dict(tensors)
+    for name in [name for name in tensors if name.endswith(("gate_up_proj", "down_proj"))]:
+        experts, inputs, outputs = tensors[name].shape
+        codes = generator.integers(0, 256, (experts, outputs, inputs // 32, 16), dtype=np.uint8)
+        scales = generator.integers(122, 126, (experts, outputs, inputs // 32), dtype=np.uint8)
+        both = np.stack([VALUES[codes & 15], VALUES[codes >> 4]], -1).reshape(*scales.shape, 32)
+        dense = np.ldexp(both, scales[..., None].astype(np.int32) - 127).reshape(experts, outputs, inputs)
+        tensors[name] = np.ascontiguousarray(dense.swapaxes(1, 2).astype(np.float32))
+        del packed[name]
+        packed[f"{name}_blocks"], packed[f"{name}_scales"] = codes, scales
+    save_file(tensors, tmp_path / "model" / "model.safetensors")
+    save_file(packed, tmp_path / "packed" / "model.safetensors")
+    settings["quantization_config"] = {"quant_method": "mxfp4", "modules_to_not_convert": ["lm_head"]}
+    (tmp_path / "packed" / "config.json").write_text(json.dumps(settings))
+    ids = np.random.default_rng(1).integers(3, VOCABULARY, size=(2, 33))
+    model = transformers.AutoModelForCausalLM.from_pretrained(
+        tmp_path / "model", attn_implementation="eager"
+    ).eval()
+    expect_same(tmp_path, model, ids)
+    found = [load_file(tmp_path / "run.safetensors")]
+    out = ("--points", "all,logits", "-f", "-o", "run.safetensors")
+    answer(tmp_path, "capture", "packed", "--ids", "ids.npy", *out)
+    found.append(load_file(tmp_path / "run.safetensors"))
+    for name in found[0]:
+        assert (
+            np.array_equal(found[0][name], found[1][name])
+            or "hook_attn_scores" in name
+            or np.allclose(found[0][name], found[1][name], rtol=1e-5, atol=1e-5)
+        ), name
+    assert answer(tmp_path, "info", "packed")["parameters"] == answer(tmp_path, "info", "model")["parameters"]
+    settings["quantization_config"]["quant_method"] = "gptq"
+    (tmp_path / "packed" / "config.json").write_text(json.dumps(settings))
+    assert b"quant_method other than mxfp4" in run(tmp_path, "info", "packed").stderr
+    settings["quantization_config"]["quant_method"] = "mxfp4"
+    (tmp_path / "packed" / "config.json").write_text(json.dumps(settings))
+    name = next(name for name in packed if name.endswith("_scales"))
+    save_file(packed | {name: packed[name][:, :-1]}, tmp_path / "packed" / "model.safetensors")
+    assert b"is not the bytes of" in run(tmp_path, "info", "packed").stderr
