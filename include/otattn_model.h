@@ -1,4 +1,4 @@
-/* otattn_model.h: transformer checkpoints (GPT-2, BERT, Llama, Gemma 3 type) run with any attention method.
+/* otattn_model.h: transformer checkpoints (models/checkpoint/families/) run with any attention method.
  *
  *     ota_model *model;  ota_session *session;  ota_error error;
  *     ota_model_open(&model, "folder or file.gguf or hub name", NULL, &error);
@@ -58,7 +58,7 @@ OTA_API void ota_model_free(ota_model *model);
 
 typedef struct ota_model_facts {
     size_t size;              /* sizeof(ota_model_facts), set by the caller */
-    const char *architecture; /* "gpt2", "bert", "llama", "gemma3" */
+    const char *architecture; /* "gpt2", "bert", "llama", "gemma3" ...: the name of its row */
     const char *format;       /* "safetensors" or "gguf" */
     const char *path;         /* folder or file the name meant */
     const char *dtype;        /* stored type of most parameters: "F32", "Q4_1" */
