@@ -1,6 +1,6 @@
 """Captures as BertViz and CircuitsVis take them, and a model behind TransformerLens's calls.
 
-`tests/python/outside/test_lens.py` has the packages themselves draw and read what is here.
+`tests/python/outside/test_lens_packages.py` has the packages themselves draw and read what is here.
 """
 
 from __future__ import annotations
