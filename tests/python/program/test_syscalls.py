@@ -61,6 +61,11 @@ COMMANDS: dict[str, tuple[list[Any], set[str]]] = {
     "capture": (["capture", DEMO, "--text", "a text", "-o", "c.safetensors"], {"c.safetensors"}),
     "perplexity": (["perplexity", DEMO, "--text", "a text of some words"], set()),
     "generate": (["generate", DEMO, "--prompt", "a text", "--tokens", "2"], set()),
+    "lens": (["lens", DEMO, "--text", "a text", "-o", "lens.html"], {"lens.html"}),
+    "patch": (
+        ["patch", DEMO, "--clean", "the man", "--corrupt", "the way", "-o", "patch.csv"],
+        {"patch.csv"},
+    ),
     "analyze": (["analyze", DEMO, PARAGRAPH, "-o", "run", "--windows", "1x16"], {"run"}),
     "report": (["report", "analysed", "-o", "page.html"], {"page.html", "analysed"}),
     "verify": (["verify", "--only", "CETA-1*", "-o", "checks.csv"], {"checks.csv"}),
