@@ -133,7 +133,7 @@ static ota_status refuse_missing(const binder *b, const ota_tensor_row *row, con
     return ota_refuse(b->error, OTA_EMISMATCH, "%s: holds no tensor \"%s\"", path, name);
 }
 
-/* A tensor that the configuration leaves out: zeros would change nothing. */
+/* A tensor of a group that the configuration leaves out: zeros would change nothing. */
 static ota_status refuse_unwanted(const binder *b, const ota_tensor_row *row,
                                   const ota_found *found) {
     const ota_tensor *one = found->tensor;
@@ -141,13 +141,10 @@ static ota_status refuse_unwanted(const binder *b, const ota_tensor_row *row,
     bool zero = true;
     for (int64_t k = 0; zero && k < one->bytes; k++) zero = data[k] == 0;
     if (zero) return OTA_OK;
-    const char *key = group_key(b, row->group);
-    (void)ota_refuse(b->error, OTA_EMISMATCH,
-                     "%s: at byte %" PRId64 ": \"%.80s\" is there, and %s%s%s",
-                     ota_path_end(found->shard->path), one->place, one->name,
-                     key != NULL ? "\"" : "", key != NULL ? key : "the blocks of config.json",
-                     key != NULL ? "\" of config.json is false" : " have no place for it");
-    if (key == NULL) return OTA_EMISMATCH;
+    (void)ota_refuse(
+        b->error, OTA_EMISMATCH,
+        "%s: at byte %" PRId64 ": \"%.80s\" is there, and \"%s\" of config.json is false",
+        ota_path_end(found->shard->path), one->place, one->name, group_key(b, row->group));
     return ota_advise(
         b->error, OTA_EMISMATCH,
         "set it to true if the model adds such tensors, or take them out of the file");
@@ -222,22 +219,31 @@ static bool is_aligned_f32(const ota_weight *weight) {
            __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__;
 }
 
+/* Does such a model have the tensor, whatever groups of biases it has? */
+static bool has_place(const binder *b, const ota_tensor_row *row, int64_t layer) {
+    const ota_form *form = &b->model->config.form;
+    const bool is_mixture = b->model->config.sizes[OTA_SIZE_EXPERTS] > 0;
+    return ((row->flags & OTA_OF_PRE_NORM) == 0 || !form->post_norm) &&
+           ((row->flags & OTA_SECOND_NORM) == 0 || form->norms == 2) &&
+           ((row->flags & OTA_OF_GATED) == 0 || b->model->config.matrices.gated) &&
+           ((row->flags & OTA_OF_MIXTURE) == 0 || is_mixture) &&
+           ((row->flags & OTA_OF_DENSE) == 0 || !is_mixture) &&
+           ((row->flags & OTA_UNPACKED) == 0 || !b->model->config.experts.packed) &&
+           ((row->flags & OTA_NOT_FIRST) == 0 || layer > 0);
+}
+
 static ota_status bind_tensor(binder *b, const ota_tensor_row *row, int64_t layer,
                               ota_weight *weight) {
     char name[300];
     if ((b->gguf ? row->gguf : row->hub) == NULL) return OTA_OK;
     const ota_found *found = find_row(b, row, layer, name, sizeof name);
-    const ota_form *form = &b->model->config.form;
-    const bool wanted = (row->group == OTA_ALONE || b->wanted[row->group]) &&
-                        ((row->flags & OTA_OF_PRE_NORM) == 0 || !form->post_norm) &&
-                        ((row->flags & OTA_SECOND_NORM) == 0 || form->norms == 2) &&
-                        ((row->flags & OTA_OF_GATED) == 0 || b->model->config.matrices.gated) &&
-                        ((row->flags & OTA_UNPACKED) == 0 || !b->model->config.experts.packed) &&
-                        ((row->flags & OTA_NOT_FIRST) == 0 || layer > 0);
+    const bool placed = has_place(b, row, layer);
+    const bool wanted = placed && (row->group == OTA_ALONE || b->wanted[row->group]);
     if (found == NULL)
         return !wanted || (row->flags & OTA_MAY_MISS) != 0 || stands_in(b, row)
                    ? OTA_OK
                    : refuse_missing(b, row, name);
+    if (!placed) return OTA_OK; /* left over, and refused as such unless it is another row's */
     b->bound[found - b->model->checkpoint.tensors] = true;
     if (!wanted) return refuse_unwanted(b, row, found);
     const ota_tensor *one = found->tensor;

@@ -216,13 +216,15 @@ enum {
     OTA_TIED_OTHER = 16,   /* the other name holds where the embedding is tied to the head */
     OTA_FIRST_HALF = 32,   /* the upper rows of a tensor of twice as many */
     OTA_SECOND_HALF = 64,
-    OTA_OF_PRE_NORM = 128, /* there in models with norms in front alone */
-    OTA_NOT_FIRST = 512,   /* not there in the first layer */
-    OTA_OF_GATED = 2048,   /* of gated layers alone */
-    OTA_PACKED = 4096,     /* codes, where ota_expert_config.packed says it; scales beside them */
-    OTA_UNPACKED = 8192,   /* where it does not */
-    OTA_STACKED = 1024,    /* hub files, too, have all experts in one tensor */
-    OTA_SECOND_NORM = 256  /* there in blocks of two norms alone */
+    OTA_OF_PRE_NORM = 128,  /* there in models with norms in front alone */
+    OTA_NOT_FIRST = 512,    /* not there in the first layer */
+    OTA_OF_GATED = 2048,    /* of gated layers alone */
+    OTA_PACKED = 4096,      /* codes, where ota_expert_config.packed says it; scales beside them */
+    OTA_UNPACKED = 8192,    /* where it does not */
+    OTA_OF_MIXTURE = 16384, /* of mixtures alone */
+    OTA_OF_DENSE = 32768,   /* of all others */
+    OTA_STACKED = 1024,     /* hub files, too, have all experts in one tensor */
+    OTA_SECOND_NORM = 256   /* there in blocks of two norms alone */
 };
 
 /* Tensors that are there together: all of them in all layers, or none. */

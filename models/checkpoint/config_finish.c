@@ -98,7 +98,8 @@ ota_status ota_config_finish(const ota_architecture *architecture, ota_config *c
                              (long long)config->words, (long long)sizes[OTA_SIZE_VOCABULARY]);
     if (!(config->norm_epsilon > 0) || !(config->norm_epsilon < 1))
         return ota_refuse_at(error, path, 0, "the norm's epsilon must lie between 0 and 1");
-    if (config->experts.chosen > sizes[OTA_SIZE_EXPERTS])
+    if (config->experts.chosen > sizes[OTA_SIZE_EXPERTS] ||
+        (config->experts.chosen < 1 && sizes[OTA_SIZE_EXPERTS] > 0))
         return ota_refuse_at(error, path, 0, "each token has %lld of %lld experts",
                              (long long)config->experts.chosen, (long long)sizes[OTA_SIZE_EXPERTS]);
     if (sizes[OTA_SIZE_EXPERT_INNER] == 0) sizes[OTA_SIZE_EXPERT_INNER] = sizes[OTA_SIZE_INNER];

@@ -75,15 +75,30 @@ static const ota_tensor_row attention_bias_rows[] = {
 };
 
 static const ota_tensor_row mlp_rows[] = {
-    PLAIN(OTA_UP, "layers.%lld.mlp.up_proj", "blk.%lld.ffn_up", INNER, WIDTH, 0),
-    PLAIN(OTA_GATE, "layers.%lld.mlp.gate_proj", "blk.%lld.ffn_gate", INNER, WIDTH, 0),
-    PLAIN(OTA_DOWN, "layers.%lld.mlp.down_proj", "blk.%lld.ffn_down", WIDTH, INNER, 0),
+    PLAIN(OTA_UP, "layers.%lld.mlp.up_proj", "blk.%lld.ffn_up", INNER, WIDTH, OTA_OF_DENSE),
+    PLAIN(OTA_GATE, "layers.%lld.mlp.gate_proj", "blk.%lld.ffn_gate", INNER, WIDTH, OTA_OF_DENSE),
+    PLAIN(OTA_DOWN, "layers.%lld.mlp.down_proj", "blk.%lld.ffn_down", WIDTH, INNER, OTA_OF_DENSE),
 };
 
 static const ota_tensor_row mlp_bias_rows[] = {
     BIAS(OTA_UP, "layers.%lld.mlp.up_proj", "blk.%lld.ffn_up", INNER, GROUP_MLP_BIAS),
     BIAS(OTA_GATE, "layers.%lld.mlp.gate_proj", "blk.%lld.ffn_gate", INNER, GROUP_MLP_BIAS),
     BIAS(OTA_DOWN, "layers.%lld.mlp.down_proj", "blk.%lld.ffn_down", WIDTH, GROUP_MLP_BIAS),
+};
+
+/* Gguf files of Mixtral call themselves llama. */
+static const ota_config_key gguf_mixture_keys[] = {
+    {NULL, NULL, "expert_count", OTA_KEY_INTEGER, SIZE(EXPERTS), 0, MOST_EXPERTS, 0, 0},
+    {NULL, NULL, "expert_used_count", OTA_KEY_INTEGER, AT(experts.chosen), 0, MOST_EXPERTS, 0, 0},
+    ALWAYS(TRUTH, experts.normalised, true),
+};
+
+static const ota_tensor_row gguf_mixture_rows[] = {
+    {OTA_ROUTER, NULL, "blk.%lld.ffn_gate_inp.weight", OTA_SIZE_EXPERTS, OTA_SIZE_WIDTH,
+     OTA_OF_MIXTURE, OTA_ALONE, NULL},
+    GGUF_PART(OTA_EXPERT_GATE, "blk.%lld.ffn_gate_exps.weight", EXPERT_INNER, WIDTH),
+    GGUF_PART(OTA_EXPERT_UP, "blk.%lld.ffn_up_exps.weight", EXPERT_INNER, WIDTH),
+    GGUF_PART(OTA_EXPERT_DOWN, "blk.%lld.ffn_down_exps.weight", WIDTH, EXPERT_INNER),
 };
 
 static const char *const prefixes[] = {"model.", "", NULL};
@@ -286,9 +301,10 @@ static const ota_tensor_row gpt_oss_rows[] = {
 
 const ota_architecture ota_llama_family[] = {
     {LLAMA("llama", "llama"), .traits = LLAMA_TRAITS | OTA_ARCH_INTERLEAVED_GGUF,
-     .keys = {LIST(base_keys), LIST(attention_bias_key), LIST(mlp_bias_key)},
+     .keys = {LIST(base_keys), LIST(attention_bias_key), LIST(mlp_bias_key),
+              LIST(gguf_mixture_keys)},
      .rows = {LIST(embed_rows), LIST(norm_rows), LIST(attention_rows), LIST(attention_bias_rows),
-              LIST(mlp_rows), LIST(mlp_bias_rows), LIST(end_rows)}},
+              LIST(mlp_rows), LIST(mlp_bias_rows), LIST(gguf_mixture_rows), LIST(end_rows)}},
     /* Converted files of it call themselves llama, and say nothing of a window. */
     {LLAMA("mistral", "mistral"), .traits = LLAMA_TRAITS,
      .keys = {LIST(base_keys), LIST(mistral_keys)},

@@ -30,6 +30,7 @@ FAMILIES = {
     "gemma2": ("gemma2", False),
     "gpt_neox": ("gptneox", False),
     "bloom": ("bloom", False),
+    "mixtral": ("llama", True),
     "qwen3_moe": ("qwen3moe", False),
     "gpt_oss": ("gpt-oss", False),
 }
@@ -68,7 +69,7 @@ def tensors_of(name: str, model: Any, folder: Path) -> dict[str, np.ndarray]:
     found: dict[str, np.ndarray] = {}
     experts: dict[str, dict[int, np.ndarray]] = {}
     for tensor, data in load_file(folder / "model.safetensors").items():
-        if ".mlp.experts." in tensor and name == "qwen3_moe":
+        if ".experts." in tensor and name in ("mixtral", "qwen3_moe"):
             before, after = tensor.split(".experts.")
             number, rest = after.split(".", 1)
             experts.setdefault(f"{before}.experts.{rest}", {})[int(number)] = data
@@ -135,9 +136,10 @@ def write(path: Path, name: str, model: Any) -> None:
         writer.add_final_logit_softcapping(config.final_logit_softcapping)
     if name in ("gemma2", "gpt_oss") or (name == "phi3" and config.sliding_window):
         writer.add_sliding_window(config.sliding_window)
-    if name in ("qwen3_moe", "gpt_oss"):
+    if name in ("mixtral", "qwen3_moe", "gpt_oss"):
         writer.add_expert_count(config.num_local_experts)
         writer.add_expert_used_count(config.num_experts_per_tok)
+    if name in ("qwen3_moe", "gpt_oss"):
         writer.add_expert_feed_forward_length(
             config.moe_intermediate_size if name == "qwen3_moe" else config.intermediate_size
         )
@@ -156,6 +158,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "smollm3": {"use_sliding_window": False, "no_rope_layer_interval": 4},
     "gemma": {"tie_word_embeddings": True},
     "gemma2": {"tie_word_embeddings": True, "attn_logit_softcapping": 5.0, "final_logit_softcapping": 3.0},
+    "mixtral": {"sliding_window": None},
     "qwen3_moe": {"norm_topk_prob": True},
     "gpt_oss": {"swiglu_limit": 7.0, "swiglu_alpha": 1.702},
 }

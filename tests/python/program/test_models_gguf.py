@@ -411,10 +411,12 @@ def test_nothing_is_passed_over(tmp_path: Path) -> None:
         "llama.x",
         "x",
         "llama.attention.scale",
-        "llama.expert_count",
+        "llama.attention.clamp_kqv",
         "llama.attention.sliding_window",
     ):
         small.refuses(f'"{more}" is ', **{more.replace(".", "__"): 7})
+    small.refuses("each token has 0 of 7 experts", llama__expert_count=7)
+    small.refuses('"blk.0.ffn_gate_inp.weight"', llama__expert_count=7, llama__expert_used_count=2)
     known: dict[str, Any] = {
         "general__name": "x", "general__file_type": 1, "general__quantization_version": 2,
         "general__type": "model", "tokenizer__chat_template": "x", "llama__vocab_size": 20,
