@@ -508,14 +508,29 @@ static ota_status enter_text(reader *r) {
     return OTA_OK;
 }
 
+/* Around the text's settings: whether the head is tied, whatever they say of it, and images. */
+static ota_status leave_text(reader *r, const ota_architecture *architecture, bool *tied) {
+    (void)value_of(r, "text_config");
+    (void)value_of(r, "vision_config");
+    (void)value_of(r, "model_type");
+    const ota_status status =
+        read_truth(r, "tie_word_embeddings", value_of(r, "tie_word_embeddings"), tied);
+    return status == OTA_OK ? refuse_rest(r, architecture, NULL) : status;
+}
+
 static ota_status read_tree(reader *r, const ota_architecture **architecture, ota_config *config) {
+    bool tied = true;
+    reader outer = *r;
     ota_status status = enter_text(r);
     if (status == OTA_OK) status = find_architecture(r, architecture);
+    if (status == OTA_OK && r->tree != outer.tree)
+        status = leave_text(&outer, *architecture, &tied);
     if (status != OTA_OK) return status;
     const ota_architecture *row = *architecture;
     const ota_config_key *key;
     for (int i = 0; status == OTA_OK && (key = ota_architecture_key(row, i)) != NULL; i++)
         status = read_key(r, key, config);
+    if (r->tree != outer.tree) config->tied = tied;
     config->activation = row->activation;
     if (status == OTA_OK) status = read_activation(r, row->activation_key, &config->activation);
     if (status == OTA_OK && ota_architecture_has(row, OTA_ARCH_PACKED))

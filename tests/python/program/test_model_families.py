@@ -566,3 +566,31 @@ def test_packed_experts(tmp_path: Path) -> None:
     name = next(name for name in packed if name.endswith("_scales"))
     save_file(packed | {name: packed[name][:, :-1]}, tmp_path / "packed" / "model.safetensors")
     assert b"is not the bytes of" in run(tmp_path, "info", "packed").stderr
+
+
+def test_text_of_a_model_that_sees_images(tmp_path: Path) -> None:
+    """Folders of gemma3: the text has settings in an object of their own and tensors of longer names."""
+    settings = FAMILIES["gemma2"].draw(np.random.default_rng(4))
+    for key in ("attn_logit_softcapping", "final_logit_softcapping", "rope_parameters"):
+        settings.pop(key)
+    text = {"vocab_size": VOCABULARY, "pad_token_id": 0, "tie_word_embeddings": True} | settings
+    text["layer_types"] = ["sliding_attention", "full_attention", "sliding_attention"][
+        : text["num_hidden_layers"]
+    ]
+    eye = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
+    config = transformers.Gemma3Config(
+        text_config=text, vision_config={**eye, "image_size": 8, "patch_size": 4}, mm_tokens_per_image=1
+    )
+    config._attn_implementation = config.text_config._attn_implementation = "eager"
+    torch.manual_seed(4)
+    model = transformers.Gemma3ForConditionalGeneration(config).eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(torch.randn_like(parameter) * 0.1)
+    model.save_pretrained(tmp_path / "model")
+    ids = np.random.default_rng(1).integers(3, VOCABULARY - 5, size=(2, 33))
+    expect_same(tmp_path, model, ids)
+    path = tmp_path / "model" / "config.json"
+    outer = json.loads(path.read_text())
+    path.write_text(json.dumps(outer | {"text_scale": 2}))
+    assert b'"text_scale" is no key' in run(tmp_path, "info", "model").stderr
