@@ -374,6 +374,14 @@ static ota_status bind_twice(binder *b) {
     find_groups(b);
     ota_status status = bind_all(b);
     if (status == OTA_OK) status = refuse_rest(b);
+    /* Gguf files hold longrope's lists as tensors. */
+    const ota_rope_scaling *scaling = &model->config.rope.scaling;
+    if (status == OTA_OK && scaling->kind == OTA_ROPE_LONG && scaling->divisors == 0 &&
+        !ota_weight_present(&model->weights[OTA_ROPE_SHORTER]))
+        status = ota_refuse(b->error, OTA_EMISMATCH,
+                            "%s: holds no tensor \"rope_factors_short.weight\", and rotary "
+                            "positions are longrope's",
+                            ota_path_end(model->path));
     if (status != OTA_OK) return status;
     model->vectors = malloc((size_t)(b->vector_elements + 1) * sizeof *model->vectors);
     if (model->vectors == NULL)

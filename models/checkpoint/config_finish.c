@@ -103,6 +103,11 @@ ota_status ota_config_finish(const ota_architecture *architecture, ota_config *c
         return ota_refuse_at(error, path, 0, "each token has %lld of %lld experts",
                              (long long)config->experts.chosen, (long long)sizes[OTA_SIZE_EXPERTS]);
     if (sizes[OTA_SIZE_EXPERT_INNER] == 0) sizes[OTA_SIZE_EXPERT_INNER] = sizes[OTA_SIZE_INNER];
+    if (sizes[OTA_SIZE_BUCKETS] > 0 && config->distance <= sizes[OTA_SIZE_BUCKETS] / 4)
+        return ota_refuse_at(error, path, 0,
+                             "distances below %lld have buckets of their own, and from %lld on all "
+                             "share one",
+                             (long long)sizes[OTA_SIZE_BUCKETS] / 4, (long long)config->distance);
     choose_layers(architecture, config);
     config->form.parallel |= config->form.key_groups;
     if (!config->form.parallel) config->form.norms = 2;

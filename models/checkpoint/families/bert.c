@@ -211,7 +211,7 @@ static const ota_config_key t5_keys[] = {
     NEEDED("vocab_size", NULL, SIZE(VOCABULARY), MOST_WORDS),
     /* Buckets know no last position. */
     ALWAYS(INTEGER, sizes[OTA_SIZE_POSITIONS], MOST_POSITIONS),
-    INTEGER("relative_attention_num_buckets", NULL, SIZE(BUCKETS), 4096, 32, 0),
+    {"relative_attention_num_buckets", NULL, NULL, OTA_KEY_INTEGER, SIZE(BUCKETS), 4, 4096, 32, 0},
     INTEGER("relative_attention_max_distance", NULL, AT(distance), MOST_POSITIONS, 128, 0),
     REAL("layer_norm_epsilon", NULL, norm_epsilon, 1e-6, 0),
 };

@@ -594,3 +594,16 @@ def test_text_of_a_model_that_sees_images(tmp_path: Path) -> None:
     outer = json.loads(path.read_text())
     path.write_text(json.dumps(outer | {"text_scale": 2}))
     assert b'"text_scale" is no key' in run(tmp_path, "info", "model").stderr
+
+
+def test_buckets_that_are_none(tmp_path: Path) -> None:
+    make_model(tmp_path / "model", "t5", 1)
+    path = tmp_path / "model" / "config.json"
+    settings = json.loads(path.read_text())
+    for changes, part in (
+        ({"relative_attention_num_buckets": 2}, b"outside 4 to 4096"),
+        ({"relative_attention_max_distance": 1}, b"have buckets of their own"),
+    ):
+        path.write_text(json.dumps(settings | changes))
+        done = run(tmp_path, "info", "model")
+        assert done.returncode == 4 and part in done.stderr, done

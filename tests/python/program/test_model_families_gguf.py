@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from program import answer
+from program import answer, run
 from safetensors.numpy import load_file
 from test_model_families import VOCABULARY, make_model
 
@@ -206,3 +206,52 @@ def test_family_from_gguf(tmp_path: Path, name: str) -> None:
             np.abs(first[point] - second[point], where=both, out=np.zeros_like(first[point])).max()
             <= BOUND * scale
         ), point
+
+
+def test_longrope_from_gguf(tmp_path: Path) -> None:
+    """Its two lists are tensors; a file without them is refused."""
+    generator = np.random.default_rng(2)
+    lists = {"short": generator.uniform(1, 3, 4), "long": generator.uniform(1, 9, 4)}
+    rope = {
+        "rope_type": "longrope",
+        "rope_theta": 900.0,
+        "short_factor": lists["short"].tolist(),
+        "long_factor": lists["long"].tolist(),
+        "attention_factor": 1.25,
+    }
+    sizes = {"hidden_size": 32, "num_attention_heads": 4, "num_key_value_heads": 2, "sliding_window": None}
+    changes = {**sizes, "rope_parameters": rope, "original_max_position_embeddings": 16}
+    model = make_model(tmp_path / "model", "phi3", 3, **changes)
+
+    def write_with(tensors: dict[str, np.ndarray]) -> None:
+        config, writer = model.config, gguf.GGUFWriter(tmp_path / "model.gguf", "phi3")
+        writer.add_block_count(config.num_hidden_layers)
+        writer.add_head_count(4)
+        writer.add_head_count_kv(2)
+        writer.add_embedding_length(32)
+        writer.add_context_length(config.max_position_embeddings)
+        writer.add_feed_forward_length(config.intermediate_size)
+        writer.add_layer_norm_rms_eps(config.rms_norm_eps)
+        writer.add_rope_freq_base(900.0)
+        writer.add_rope_dimension_count(8)
+        writer.add_rope_scaling_type(gguf.RopeScalingType.LONGROPE)
+        writer.add_rope_scaling_attn_factors(1.25)
+        writer.add_rope_scaling_orig_ctx_len(16)
+        for name, data in {**tensors_of("phi3", model, tmp_path / "model"), **tensors}.items():
+            writer.add_tensor(name, data)
+        writer.write_header_to_file()
+        writer.write_kv_data_to_file()
+        writer.write_tensors_to_file()
+        writer.close()
+
+    np.save(tmp_path / "ids.npy", generator.integers(3, VOCABULARY, size=(1, 30)))
+    words = ("--ids", "ids.npy", "--points", "logits", "-f", "-o", "run.safetensors")
+    answer(tmp_path, "capture", "model", *words)
+    wanted = load_file(tmp_path / "run.safetensors")["logits"]
+    write_with({f"rope_factors_{word}.weight": data.astype(np.float32) for word, data in lists.items()})
+    answer(tmp_path, "capture", "model.gguf", *words)
+    found = load_file(tmp_path / "run.safetensors")["logits"]
+    assert np.abs(found - wanted).max() <= BOUND * np.abs(wanted).max()
+    write_with({})
+    done = run(tmp_path, "info", "model.gguf")
+    assert done.returncode == 4 and b'holds no tensor "rope_factors_short.weight"' in done.stderr
