@@ -250,11 +250,12 @@ void ota_session_free(ota_session *s) {
     ota_session_free_mixture(s);
     free(s->plans.slots);
     ota_pool_free(s->pool);
-    float *const buffers[] = {
-        s->buffers.residual, s->buffers.branch,  s->buffers.merged,   s->buffers.mixed,
-        s->buffers.zeros,    s->buffers.inner,   s->buffers.gate,     s->buffers.spare,
-        s->buffers.beside,   s->buffers.panels,  s->buffers.receiver, s->rotations.cosines,
-        s->slopes,           s->rotations.sines, s->cache.keys,       s->cache.values};
+    float *const buffers[] = {s->buffers.residual, s->buffers.branch,   s->buffers.merged,
+                              s->buffers.mixed,    s->buffers.zeros,    s->buffers.inner,
+                              s->buffers.gate,     s->buffers.spare,    s->buffers.beside,
+                              s->buffers.panels,   s->buffers.receiver, s->rotations.cosines,
+                              s->slopes,           s->relative,         s->rotations.sines,
+                              s->cache.keys,       s->cache.values};
     for (size_t k = 0; k < sizeof buffers / sizeof *buffers; k++) free(buffers[k]);
     free(s->cache.remaining);
     free(s->run.lengths);

@@ -573,7 +573,7 @@ def test_text_of_a_model_that_sees_images(tmp_path: Path) -> None:
     settings = FAMILIES["gemma2"].draw(np.random.default_rng(4))
     for key in ("attn_logit_softcapping", "final_logit_softcapping", "rope_parameters"):
         settings.pop(key)
-    text = {"vocab_size": VOCABULARY, "pad_token_id": 0, "tie_word_embeddings": True} | settings
+    text: Settings = {"vocab_size": VOCABULARY, "pad_token_id": 0, "tie_word_embeddings": True} | settings
     text["layer_types"] = ["sliding_attention", "full_attention", "sliding_attention"][
         : text["num_hidden_layers"]
     ]
@@ -591,7 +591,7 @@ def test_text_of_a_model_that_sees_images(tmp_path: Path) -> None:
     ids = np.random.default_rng(1).integers(3, VOCABULARY - 5, size=(2, 33))
     expect_same(tmp_path, model, ids)
     path = tmp_path / "model" / "config.json"
-    outer = json.loads(path.read_text())
+    outer: Settings = json.loads(path.read_text())
     path.write_text(json.dumps(outer | {"text_scale": 2}))
     assert b'"text_scale" is no key' in run(tmp_path, "info", "model").stderr
 
