@@ -40,6 +40,8 @@ typedef enum ota_size {
     OTA_SIZES
 } ota_size;
 
+enum { OTA_LAYERS_MOST = 1024 };
+
 /* How the frequencies of rotary positions are stretched for longer contexts: rope.c. */
 typedef enum ota_rope_kind {
     OTA_ROPE_PLAIN,
@@ -68,7 +70,7 @@ typedef struct ota_rope_config {
     double share;   /* of a head's numbers that are rotated */
     int64_t spared_period; /* each so many-th layer has no positions at all; 0: none */
     bool interleaved;      /* pairs (2k, 2k+1), else (k, k + rotary width / 2) */
-    bool spared[1024];
+    bool spared[OTA_LAYERS_MOST];
     ota_rope_scaling scaling;
 } ota_rope_config;
 
@@ -114,8 +116,7 @@ typedef struct ota_bias_config {
     bool head; /* of the transform before the head */
 } ota_bias_config;
 
-enum { OTA_LAYERS_MOST = 1024 };
-
+/* What matrices hold, whatever their sizes. */
 typedef struct ota_matrices {
     bool gated;           /* the MLP: down (act(gate x) * up x) */
     bool merged_by_group; /* OTA_MERGED is [key heads][its queries, key, value][head width] */
@@ -123,7 +124,8 @@ typedef struct ota_matrices {
 
 typedef struct ota_config {
     int64_t layers, heads, kv_heads, head_width;
-    int64_t value_width, rotary_width; /* 0: head width, the only one that is run */
+    int64_t value_width;  /* 0: head width, the only one that is run */
+    int64_t rotary_width; /* numbers of a head that are rotated; 0: as rope.share says */
     int64_t
         words; /* gguf: of the vocabulary; 0: the embedding's rows, the only ones that are run */
     int64_t embed_width;  /* of an embedding that is not as wide as the rest: not run; 0: it is */
@@ -133,7 +135,7 @@ typedef struct ota_config {
         local_period; /* all layers but each so many-th are local; 0: `local` is filled already */
     int64_t local_shift;    /* layers before the first of which the period is counted */
     int64_t distance;       /* from which on all distances are in the last bucket */
-    int64_t local_first;    /* no layer before it is */
+    int64_t local_first;    /* no layer before it is local */
     int64_t first_position; /* rows of the table of positions before that of a text's first token */
     bool local[OTA_LAYERS_MOST];
     int64_t sizes[OTA_SIZES];
@@ -163,7 +165,7 @@ typedef enum ota_role {
     OTA_VALUE_BIAS,
     OTA_MERGED, /* query, key and value in one */
     OTA_MERGED_BIAS,
-    OTA_QUERY_NORM, /* of each head, before rotary positions */
+    OTA_QUERY_NORM, /* of each head, or of all as one row, before rotary positions */
     OTA_KEY_NORM,
     OTA_OUTPUT,
     OTA_OUTPUT_BIAS,
@@ -209,22 +211,22 @@ typedef enum ota_role {
 } ota_role;
 
 enum {
-    OTA_MAY_MISS = 1,      /* the model runs without it */
-    OTA_INPUT_MAJOR = 2,   /* in hub files the matrix is [in, out] */
-    OTA_LESS_ONE = 4,      /* in hub files the vector is stored less 1 */
-    OTA_TIED_MAY_MISS = 8, /* the embedding stands for it where the two are tied */
-    OTA_TIED_OTHER = 16,   /* the other name holds where the embedding is tied to the head */
-    OTA_FIRST_HALF = 32,   /* the upper rows of a tensor of twice as many */
-    OTA_SECOND_HALF = 64,
-    OTA_OF_PRE_NORM = 128,  /* there in models with norms in front alone */
-    OTA_NOT_FIRST = 512,    /* not there in the first layer */
-    OTA_OF_GATED = 2048,    /* of gated layers alone */
-    OTA_PACKED = 4096,      /* codes, where ota_expert_config.packed says it; scales beside them */
-    OTA_UNPACKED = 8192,    /* where it does not */
-    OTA_OF_MIXTURE = 16384, /* of mixtures alone */
-    OTA_OF_DENSE = 32768,   /* of all others */
-    OTA_STACKED = 1024,     /* hub files, too, have all experts in one tensor */
-    OTA_SECOND_NORM = 256   /* there in blocks of two norms alone */
+    OTA_MAY_MISS = 1 << 0,      /* the model runs without it */
+    OTA_INPUT_MAJOR = 1 << 1,   /* in hub files the matrix is [in, out] */
+    OTA_LESS_ONE = 1 << 2,      /* in hub files the vector is stored less 1 */
+    OTA_TIED_MAY_MISS = 1 << 3, /* the embedding stands for it where the two are tied */
+    OTA_TIED_OTHER = 1 << 4,    /* the other name holds where the embedding is tied to the head */
+    OTA_FIRST_HALF = 1 << 5,    /* the upper rows of a tensor of twice as many */
+    OTA_SECOND_HALF = 1 << 6,
+    OTA_OF_PRE_NORM = 1 << 7, /* there in models with norms in front alone */
+    OTA_SECOND_NORM = 1 << 8, /* there in blocks of two norms alone */
+    OTA_NOT_FIRST = 1 << 9,   /* not there in the first layer */
+    OTA_STACKED = 1 << 10,    /* hub files, too, have all experts in one tensor */
+    OTA_OF_GATED = 1 << 11,   /* of gated layers alone */
+    OTA_PACKED = 1 << 12,   /* codes, where ota_expert_config.packed says it; scales beside them */
+    OTA_UNPACKED = 1 << 13, /* where it does not */
+    OTA_OF_MIXTURE = 1 << 14, /* of mixtures alone */
+    OTA_OF_DENSE = 1 << 15    /* of all others */
 };
 
 /* Tensors that are there together: all of them in all layers, or none. */
@@ -275,31 +277,32 @@ typedef struct ota_config_key {
 enum { OTA_REQUIRED = -1 };
 
 enum {
-    OTA_ARCH_RMS = 1, /* norms divide by the root of the mean square */
-    OTA_ARCH_POST_NORM = 2,
-    OTA_ARCH_ROTARY = 4,
-    OTA_ARCH_GATED = 8,
-    OTA_ARCH_SCALED_EMBEDDING = 16, /* times sqrt(width) */
-    OTA_ARCH_TWO_ROPES = 32,        /* local layers have rotary positions of their own */
+    OTA_ARCH_RMS = 1 << 0, /* norms divide by the root of the mean square */
+    OTA_ARCH_POST_NORM = 1 << 1,
+    OTA_ARCH_ROTARY = 1 << 2,
+    OTA_ARCH_GATED = 1 << 3,
+    OTA_ARCH_SCALED_EMBEDDING = 1 << 4, /* times sqrt(width) */
+    OTA_ARCH_TWO_ROPES = 1 << 5,        /* local layers have rotary positions of their own */
     OTA_ARCH_INTERLEAVED_GGUF =
-        64, /* gguf files order rows of queries and keys for pairs (2k, 2k + 1) */
-    OTA_ARCH_INTERLEAVED = 128,    /* both formats */
-    OTA_ARCH_LAYER_TYPES = 256,    /* a list of config.json may say which layers are local */
-    OTA_ARCH_GROUPS_MERGED = 512,  /* hub files: ota_form.merged_by_group */
-    OTA_ARCH_POSITION_ROWS = 1024, /* the number of positions counts rows before the first, too */
-    OTA_ARCH_SPARED = 2048, /* a list of config.json says which layers have rotary positions */
-    OTA_ARCH_LAYER_PATTERNS = 32768, /* GPT-Neo's lists say it */
-    OTA_ARCH_PROJECTION = 524288,   /* "feed_forward_proj" names the activation and says "gated-" */
-    OTA_ARCH_PACKED = 1048576,      /* hub files may have packed experts */
-    OTA_ARCH_HUB_ALONE = 262144,    /* no gguf files, though relatives have them */
-    OTA_ARCH_AFTER_PADDING = 65536, /* positions begin behind the padding token's number */
-    OTA_ARCH_WINDOW_BOTH = 131072,  /* the window counts both of its sides */
-    OTA_ARCH_PARTIAL = 8192,        /* a part of each head may be rotated */
-    OTA_ARCH_GELU_IS_TANH = 16384,  /* hub files say gelu and mean the formula with tanh */
-    OTA_ARCH_GELU_HEAD = 4096 /* the transform before the head has GELU whatever the MLP has */
+        1 << 6, /* gguf files order rows of queries and keys for pairs (2k, 2k + 1) */
+    OTA_ARCH_INTERLEAVED = 1 << 7,   /* both formats */
+    OTA_ARCH_LAYER_TYPES = 1 << 8,   /* a list of config.json may say which layers are local */
+    OTA_ARCH_GROUPS_MERGED = 1 << 9, /* hub files: ota_matrices.merged_by_group */
+    OTA_ARCH_POSITION_ROWS =
+        1 << 10,               /* the number of positions counts rows before the first, too */
+    OTA_ARCH_SPARED = 1 << 11, /* a list of config.json says which layers have rotary positions */
+    OTA_ARCH_GELU_HEAD = 1 << 12, /* the transform before the head has GELU whatever the MLP has */
+    OTA_ARCH_PARTIAL = 1 << 13,   /* a part of each head may be rotated */
+    OTA_ARCH_GELU_IS_TANH = 1 << 14,   /* hub files say gelu and mean the formula with tanh */
+    OTA_ARCH_LAYER_PATTERNS = 1 << 15, /* GPT-Neo's lists say it */
+    OTA_ARCH_AFTER_PADDING = 1 << 16,  /* positions begin behind the padding token's number */
+    OTA_ARCH_WINDOW_BOTH = 1 << 17,    /* the window counts both of its sides */
+    OTA_ARCH_HUB_ALONE = 1 << 18,      /* no gguf files, though relatives have them */
+    OTA_ARCH_PROJECTION = 1 << 19, /* "feed_forward_proj" names the activation and says "gated-" */
+    OTA_ARCH_PACKED = 1 << 20      /* hub files may have packed experts */
 };
 
-/* Settings and tensors of families are lists, which relatives share; NULL behind the last. */
+/* Settings and tensors of families are lists, which relatives share; one of no rows behind the last. */
 typedef struct ota_key_list {
     const ota_config_key *keys;
     int count;

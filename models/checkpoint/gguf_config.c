@@ -7,10 +7,6 @@
 #include <stdio.h>
 #include <string.h>
 
-static const ota_gguf_pair *find_pair(const ota_gguf *gguf, const char *key) {
-    return ota_gguf_find(gguf->pairs, gguf->pair_count, key);
-}
-
 typedef struct pair_reader {
     const ota_gguf *gguf;
     const ota_architecture *architecture;
@@ -18,7 +14,7 @@ typedef struct pair_reader {
 } pair_reader;
 
 static ota_gguf_pair *find_pair_to_read(const ota_gguf *gguf, const char *key) {
-    const ota_gguf_pair *found = find_pair(gguf, key);
+    const ota_gguf_pair *found = ota_gguf_find(gguf->pairs, gguf->pair_count, key);
     if (found == NULL) return NULL;
     ota_gguf_pair *pair = &gguf->pairs[found - gguf->pairs];
     pair->read = true;

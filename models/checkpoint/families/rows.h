@@ -79,6 +79,25 @@ extern const ota_architecture ota_gpt_family[], ota_bert_family[], ota_llama_fam
 /* No hub file has it. */
 #define GGUF_ONLY(gguf, field, most) INTEGER(NULL, gguf, AT(field), most, 0, 0)
 
+/* What Llama's and Gemma's relatives have in common; what differs stands in a list behind it, which then holds. */
+#define ROTARY_KEYS                                                                                \
+    NEEDED("num_hidden_layers", "block_count", AT(layers), MOST_LAYERS),                           \
+        NEEDED("num_attention_heads", "attention.head_count", AT(heads), MOST_HEADS),              \
+        INTEGER("num_key_value_heads", "attention.head_count_kv", AT(kv_heads), MOST_HEADS, 0, 0), \
+        INTEGER("head_dim", "attention.key_length", AT(head_width), MOST_WIDTH, 0, 0),             \
+        GGUF_ONLY("attention.value_length", value_width, MOST_WIDTH),                              \
+        GGUF_ONLY("rope.dimension_count", rotary_width, MOST_WIDTH),                               \
+        NEEDED("hidden_size", "embedding_length", SIZE(WIDTH), MOST_WIDTH),                        \
+        NEEDED("max_position_embeddings", "context_length", SIZE(POSITIONS), MOST_POSITIONS),      \
+        INTEGER("vocab_size", NULL, SIZE(VOCABULARY), MOST_WORDS, OTA_REQUIRED, 0),                \
+        GGUF_ONLY("vocab_size", words, MOST_WORDS),                                                \
+        NEEDED("intermediate_size", "feed_forward_length", SIZE(INNER), MOST_INNER),               \
+        REAL("rms_norm_eps", "attention.layer_norm_rms_epsilon", norm_epsilon, 1e-6,               \
+             OTA_REQUIRED),                                                                        \
+        REAL("rope_theta", "rope.freq_base", rope.base, 10000, 10000),                             \
+        ALWAYS(REAL, rope.share, 1), TIED(false), ALWAYS(TRUTH, scores.scaled, true),              \
+        TRUTH("is_causal", "attention.causal", scores.causal, true)
+
 enum {
     MOST_LAYERS = OTA_LAYERS_MOST,
     MOST_HEADS = 1024,

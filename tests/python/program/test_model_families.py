@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from program import answer, run
 from safetensors.numpy import load_file, save_file
+from test_models import distance, peer_run
 
 os.environ["HF_HUB_OFFLINE"] = "1"
 torch = pytest.importorskip("torch")
@@ -428,25 +429,6 @@ def make_model(folder: Path, name: str, seed: int, **changes: Any) -> Any:
             parameter.add_(torch.randn_like(parameter) * (matrices if parameter.dim() > 1 else 0.1))
     model.save_pretrained(folder)
     return model
-
-
-def peer_run(model: Any, ids: np.ndarray, lengths: np.ndarray | None = None) -> Any:
-    mask = None
-    if lengths is not None:
-        mask = torch.tensor(np.arange(ids.shape[1])[None] < lengths[:, None]).long()
-    with torch.no_grad():
-        return model(
-            torch.tensor(ids), attention_mask=mask, output_hidden_states=True, output_attentions=True
-        )
-
-
-def distance(ours: np.ndarray, peer: Any, rows: np.ndarray | None = None) -> float:
-    """Largest difference, relative to the largest value; `rows` chooses [batch, count]."""
-    wanted = peer.float().numpy()
-    difference = np.abs(ours - wanted)
-    if rows is not None:
-        difference, wanted = difference[rows], wanted[rows]
-    return float(difference.max() / np.abs(wanted).max())
 
 
 def expect_same(folder: Path, model: Any, ids: np.ndarray, lengths: np.ndarray | None = None) -> None:
