@@ -20,14 +20,12 @@ static void choose_layers(const ota_architecture *architecture, ota_config *conf
     if (ota_architecture_has(architecture, OTA_ARCH_WINDOW_BOTH)) config->window /= 2;
     for (int64_t k = 0; config->rope.spared_period > 0 && k < config->layers; k++)
         config->rope.spared[k] = (k + 1) % config->rope.spared_period == 0;
+    /* Where a list says which layers see a window it has been read already. */
     for (int64_t k = 0; config->local_period > 0 && k < config->layers; k++)
         config->local[k] = config->window > 0 && k >= config->local_first &&
-                           (k + 1 - config->local_shift) % config->local_period != 0;
-    if (!ota_architecture_has(architecture, OTA_ARCH_SPARED) || config->window == 0) return;
-    /* Where a list says which layers see a window it has been read already. */
-    bool any = false;
-    for (int64_t k = 0; k < config->layers; k++) any = any || config->local[k];
-    for (int64_t k = 0; !any && k < config->layers; k++) config->local[k] = config->rope.spared[k];
+                           (ota_architecture_has(architecture, OTA_ARCH_SPARED)
+                                ? config->rope.spared[k]
+                                : (k + 1 - config->local_shift) % config->local_period != 0);
 }
 
 static ota_status finish_heads(const ota_architecture *architecture, ota_config *config,

@@ -166,6 +166,8 @@ static const ota_config_key smollm3_keys[] = {
     INTEGER("num_key_value_heads", "attention.head_count_kv", AT(kv_heads), MOST_HEADS, 4, 0),
     TRUTH("use_sliding_window", NULL, windowed, false),
     INTEGER_OR_NULL("sliding_window", NULL, AT(window), MOST_POSITIONS, 0, 0),
+    /* Where no list says it, layers without positions are those that see a window. */
+    ALWAYS(INTEGER, local_period, EVERY_LAYER),
     INTEGER("no_rope_layer_interval", NULL, AT(rope.spared_period), MOST_LAYERS, 4, 4),
     REAL("rope_theta", "rope.freq_base", rope.base, 2000000, 10000),
     TIED(true),

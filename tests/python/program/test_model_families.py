@@ -589,3 +589,11 @@ def test_buckets_that_are_none(tmp_path: Path) -> None:
         path.write_text(json.dumps(settings | changes))
         done = run(tmp_path, "info", "model")
         assert done.returncode == 4 and part in done.stderr, done
+
+
+def test_a_list_of_layers_holds_over_layers_without_positions(tmp_path: Path) -> None:
+    """SmolLM 3: a list that names no local layer holds; without one, layers without positions are local."""
+    changes = {"use_sliding_window": True, "sliding_window": 5, "layer_types": ["full_attention"] * 4}
+    model = make_model(tmp_path / "model", "smollm3", 1, **changes)
+    ids = np.random.default_rng(1).integers(3, VOCABULARY, size=(1, 30))
+    expect_same(tmp_path, model, ids)
