@@ -18,6 +18,10 @@ add_library(otattn_program_parts STATIC ${OTATTN_PROGRAM_SOURCES})
 target_include_directories(otattn_program_parts PUBLIC "${PROJECT_SOURCE_DIR}")
 target_link_libraries(otattn_program_parts PUBLIC otattn_statements ${analysis_library} otattn_model
     ${core_library} PkgConfig::JANSSON PkgConfig::LIBZIP PkgConfig::ZLIB PkgConfig::LIBMD)
+if(OTATTN_PYTHON)
+    # The package's library keeps src/base to itself.
+    target_sources(otattn_program_parts PRIVATE $<TARGET_OBJECTS:otattn_base>)
+endif()
 # Several processes by MPI, or one.
 if(OTATTN_MPI)
     target_sources(otattn_program_parts PRIVATE program/ranks/ranks_mpi.c)

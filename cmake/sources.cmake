@@ -1,8 +1,19 @@
 # The one list of what is built, sorted; scripts/check_layers.py compares it with the folders.
 
+# What the operating system gives, behind src/base/system.h: the base has those of one system.
+set(OTATTN_BSD_SOURCES
+    src/base/system_bsd.c
+    src/base/system_posix.c)
+
+set(OTATTN_LINUX_SOURCES
+    src/base/system_linux.c
+    src/base/system_posix.c)
+
+set(OTATTN_WINDOWS_SOURCES
+    src/base/system_windows.c)
+
 # Memory, threads, CPU levels, clock: part of the libraries of models and of the analysis too.
 set(OTATTN_BASE_SOURCES
-    src/base/clock.c
     src/base/cpu.c
     src/base/cpu_count.c
     src/base/extrapolation.c

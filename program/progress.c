@@ -5,19 +5,15 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "program.h"
+#include "src/base/system.h"
 #include "program/ranks/ranks.h"
 
 static const int64_t SECOND = 1000000000;
 
-int64_t cli_now_ns(void) {
-    struct timespec now;
-    (void)clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * SECOND + now.tv_nsec;
-}
+int64_t cli_now_ns(void) { return ota_now_ns(); }
 
 static bool is_set(const char *name) {
     const char *value = getenv(name);

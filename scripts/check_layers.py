@@ -8,8 +8,9 @@ batches: a wing, an option of the build: base, problem, validation, src/backend/
     solvers/matching; nothing of src/ sees it, and each of its calls has a public header of its own
 judge: base, problem, validation and otattn.h only, so that it can disagree
 analysis, models, statements, program, engines, examples, python: public headers, their own folder, and
-    analysis and models src/base, program statements, program and statements src/base/integers.h,
-    program src/base/fault.h, src/base/half.h and src/problem/fields.h
+    analysis and models src/base, program statements, program, statements and python src/base/system.h,
+    program and statements src/base/integers.h, program src/base/fault.h, src/base/half.h and
+    src/problem/fields.h
 tests, fuzz, bench: anything
 
 check_layers.py [REPOSITORY]     judges a checkout
@@ -65,17 +66,18 @@ LIBRARY_HEADERS = {
 OUTSIDE = {
     "analysis": ("src/base/",),
     "models": ("src/base/",),
-    "statements": ("src/base/integers.h",),
+    "statements": ("src/base/integers.h", "src/base/system.h"),
     "program": (
         "statements/",
         "src/base/integers.h",
         "src/base/fault.h",
         "src/base/half.h",
+        "src/base/system.h",
         "src/problem/fields.h",
     ),
     "engines": (),
     "examples": (),
-    "python": (),
+    "python": ("src/base/system.h",),
 }
 FREE = {"tests", "fuzz", "bench", "include"}
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.MULTILINE)

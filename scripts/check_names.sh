@@ -54,11 +54,12 @@ done < <(readelf -d "$shared" | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p' |
     grep -vE '^(libc|libm|libpthread|libgcc_s|ld-linux.*)\.so' || true)
 readelf -d "$shared" | grep -q 'SONAME.*\[libotattn\.so\.0\]' || complain "$shared has no SONAME libotattn.so.0"
 
-# No mutable globals: nothing in .data or .bss of any object.
+# No mutable globals: nothing in .data or .bss of any object, but what cpu.c keeps of the processor.
 while read -r object section bytes; do
     complain "$static: $object keeps $bytes bytes of mutable data in $section"
 done < <(size -A "$static" 2>/dev/null |
-    awk '/ex .*:$|:$/ {object = $1} $1 ~ /^\.(data|bss|tdata|tbss)(\.|$)/ && $1 !~ /^\.data\.rel\.ro/ && $2 > 0 {print object, $1, $2}')
+    awk '/ex .*:$|:$/ {object = $1} $1 ~ /^\.(data|bss|tdata|tbss)(\.|$)/ && $1 !~ /^\.data\.rel\.ro/ && $2 > 0 {print object, $1, $2}' |
+        grep -vx 'cpu\.c\.o .bss 4')
 
 [ $failed -eq 0 ] && printf 'names: %s exported, all declared; no stray symbols, calls or globals\n' "$(wc -l <<<"$exported")"
 exit $failed

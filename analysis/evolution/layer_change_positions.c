@@ -1,6 +1,5 @@
 /* All states of a block of positions: logits [states] of [positions, vocabulary]. A worker takes one position
  * after another; per position four rows are held: the first state, the last, and the two of a transition. */
-#include <pthread.h>
 #include <stdlib.h>
 
 #include "layer_change.h"
@@ -15,7 +14,7 @@ typedef struct job {
     unsigned char *memory; /* of all workers */
     size_t worker_bytes, row_bytes;
     analysis_limits limits; /* of the call */
-    pthread_mutex_t lock;   /* of what follows */
+    ota_mutex lock;         /* of what follows */
     int64_t next;
     int64_t failed_at; /* the lowest position that failed; -1: none */
     ota_status status;
@@ -100,13 +99,13 @@ static void work_on(void *context, int64_t position, int worker) {
     const ota_status status = measure_position(j->evolution, &w, position, &error);
     ota_analysis_leave(before);
     if (status == OTA_OK) return;
-    (void)pthread_mutex_lock(&j->lock);
+    ota_mutex_lock(&j->lock);
     if (j->failed_at < 0 || position < j->failed_at) {
         j->failed_at = position;
         j->status = status;
         j->error = error;
     }
-    (void)pthread_mutex_unlock(&j->lock);
+    ota_mutex_unlock(&j->lock);
 }
 
 /* ---- threads --------------------------------------------------------------------------------- */
@@ -114,17 +113,17 @@ static void work_on(void *context, int64_t position, int worker) {
 typedef struct own_worker {
     job *job;
     int number;
-    pthread_t thread;
+    ota_thread thread;
 } own_worker;
 
-static void *take_positions(void *argument) {
+static void take_positions(void *argument) {
     const own_worker *const own = argument;
     job *const j = own->job;
     for (;;) {
-        (void)pthread_mutex_lock(&j->lock);
+        ota_mutex_lock(&j->lock);
         const int64_t position = j->next++;
-        (void)pthread_mutex_unlock(&j->lock);
-        if (position >= j->evolution->positions) return NULL;
+        ota_mutex_unlock(&j->lock);
+        if (position >= j->evolution->positions) return;
         work_on(j, position, own->number);
     }
 }
@@ -136,11 +135,11 @@ static void run_own_threads(job *j, int threads) {
     workers[0] = (own_worker){.job = j, .number = 0};
     for (int k = 1; k < threads; k++) {
         workers[started] = (own_worker){.job = j, .number = started};
-        if (pthread_create(&workers[started].thread, NULL, take_positions, &workers[started]) == 0)
+        if (ota_thread_start(&workers[started].thread, 0, take_positions, &workers[started]))
             started++;
     }
-    (void)take_positions(&workers[0]);
-    for (int k = 1; k < started; k++) (void)pthread_join(workers[k].thread, NULL);
+    take_positions(&workers[0]);
+    for (int k = 1; k < started; k++) ota_thread_join(&workers[k].thread);
 }
 
 static ota_status check_evolution(const ota_evolution *e, ota_error *error) {
@@ -177,7 +176,7 @@ ota_status ota_evolve(const ota_evolution *given, ota_error *error) {
         return analysis_fail(error, OTA_ENOMEM, "vocabulary", "use fewer threads",
                              "no memory for %zu bytes of rows", bytes);
     }
-    (void)pthread_mutex_init(&j.lock, NULL);
+    ota_mutex_begin(&j.lock);
     const analysis_limits before = ota_analysis_enter(evolution->cancel, 0);
     j.limits = ota_analysis_enter(NULL, 0);
     if (executor != NULL) {
@@ -186,7 +185,7 @@ ota_status ota_evolve(const ota_evolution *given, ota_error *error) {
         run_own_threads(&j, threads);
     }
     ota_analysis_leave(before);
-    (void)pthread_mutex_destroy(&j.lock);
+    ota_mutex_end(&j.lock);
     free(j.memory);
     if (j.status != OTA_OK && error != NULL) *error = j.error;
     return j.status;

@@ -3,12 +3,12 @@
  * A folder holds model.safetensors, or model.safetensors.index.json with
  * {"weight_map": {"tensor": "file", ...}}: then every tensor must lie in the file the index names. */
 #define _GNU_SOURCE
+#include "base/system.h"
 #include "config.h"
 #include "weights.h"
 
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 
 enum { SHARDS_MOST = 4096 };
 
@@ -18,10 +18,9 @@ static ota_status map_file(const ota_file *file, ota_shard *shard, ota_error *er
     *shard = (ota_shard){.path = strdup(file->path), .size = file->size};
     if (shard->path == NULL) return ota_refuse(error, OTA_ENOMEM, "no memory is left for a path");
     if (file->size == 0) return OTA_OK;
-    void *map = mmap(NULL, (size_t)file->size, PROT_READ, MAP_PRIVATE, file->descriptor, 0);
-    if (map == MAP_FAILED)
+    shard->map = ota_descriptor_map(file->descriptor, (size_t)file->size);
+    if (shard->map == NULL)
         return ota_refuse(error, OTA_EIO, "%s: cannot be mapped", ota_path_end(file->path));
-    shard->map = map;
     return OTA_OK;
 }
 
@@ -189,7 +188,7 @@ const ota_found *ota_checkpoint_find(const ota_checkpoint *checkpoint, const cha
 }
 
 void ota_shard_close(ota_shard *shard) {
-    if (shard->map != NULL) (void)munmap((void *)(uintptr_t)shard->map, (size_t)shard->size);
+    if (shard->map != NULL) ota_unmap(shard->map, (size_t)shard->size);
     ota_tensors_free(shard->table);
     free(shard->path);
 }

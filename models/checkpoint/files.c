@@ -1,18 +1,14 @@
 /* Opening of hostile files and the sentences about them: see files.h. */
-#define _GNU_SOURCE
 #include "base/base.h"
 #include "files.h"
 
 #include "base/integers.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 #include <utf8proc.h>
 
 /* ---- sentences ---- */
@@ -94,35 +90,28 @@ ota_status ota_advise(ota_error *error, ota_status status, const char *format, .
 
 ota_status ota_file_open(const char *path, bool trusted, ota_file *file, ota_error *error) {
     *file = (ota_file){.descriptor = -1, .path = path};
-    /* Without O_NONBLOCK opening a FIFO would wait for its writer. */
-    const int flags = O_RDONLY | O_NONBLOCK | O_CLOEXEC | O_NOCTTY | (trusted ? 0 : O_NOFOLLOW);
-    file->descriptor = open(path, flags);
-    struct stat status;
-    if (file->descriptor < 0 || fstat(file->descriptor, &status) != 0) {
+    ota_path_kind kind;
+    file->descriptor = ota_file_descriptor(path, trusted, &kind, &file->size);
+    if (file->descriptor < 0 && kind != OTA_PATH_FOLDER) {
         const int cause = errno;
-        ota_file_close(file);
         if (cause == ELOOP && !trusted)
             return ota_refuse_at(error, path, 0, "is a symbolic link, which an index may not name");
         return ota_refuse(error, OTA_EIO, "%s: cannot be opened: %s", ota_path_end(path),
                           strerror(cause));
     }
-    if (!S_ISREG(status.st_mode)) {
+    if (kind != OTA_PATH_FILE) {
         ota_file_close(file);
         return ota_refuse(error, OTA_EFORMAT, "%s: is %s, not a regular file", ota_path_end(path),
-                          S_ISDIR(status.st_mode) ? "a folder" : "a pipe, device or socket");
+                          kind == OTA_PATH_FOLDER ? "a folder" : "a pipe, device or socket");
     }
-    file->size = status.st_size;
     return OTA_OK;
 }
 
 ota_status ota_file_read_at(const ota_file *file, void *buffer, size_t size, int64_t offset,
                             ota_error *error) {
-    const size_t most = (size_t)1 << 30; /* one read answers at most 2^31 - 4096 bytes */
     for (size_t done = 0; done < size;) {
-        const size_t piece = ota_size_min(size - done, most);
-        const ssize_t got =
-            pread(file->descriptor, (char *)buffer + done, piece, offset + (int64_t)done);
-        if (got < 0 && errno == EINTR) continue;
+        const int64_t got = ota_descriptor_read(file->descriptor, (char *)buffer + done,
+                                                size - done, offset + (int64_t)done);
         if (got < 0)
             return ota_refuse(error, OTA_EIO, "%s: at byte %lld: cannot be read: %s",
                               ota_path_end(file->path), (long long)offset + (long long)done,
@@ -136,18 +125,18 @@ ota_status ota_file_read_at(const ota_file *file, void *buffer, size_t size, int
 }
 
 ota_status ota_file_recheck(const ota_file *file, ota_error *error) {
-    struct stat status;
-    if (fstat(file->descriptor, &status) != 0)
+    const int64_t size = ota_descriptor_size(file->descriptor);
+    if (size < 0)
         return ota_refuse(error, OTA_EIO, "%s: cannot be read: %s", ota_path_end(file->path),
                           strerror(errno));
-    if (status.st_size != file->size)
+    if (size != file->size)
         return ota_refuse_at(error, file->path, file->size,
                              "the file changed its size while it was read");
     return OTA_OK;
 }
 
 void ota_file_close(ota_file *file) {
-    if (file->descriptor >= 0) (void)close(file->descriptor);
+    if (file->descriptor >= 0) ota_descriptor_close(file->descriptor);
     file->descriptor = -1;
 }
 
@@ -209,9 +198,6 @@ char *ota_path_join(const char *folder, const char *name) {
     return path;
 }
 
-bool ota_path_exists(const char *path) { return access(path, F_OK) == 0; }
+bool ota_path_exists(const char *path) { return ota_path_kind_of(path) != OTA_PATH_NONE; }
 
-bool ota_path_is_folder(const char *path) {
-    struct stat status;
-    return stat(path, &status) == 0 && S_ISDIR(status.st_mode);
-}
+bool ota_path_is_folder(const char *path) { return ota_path_kind_of(path) == OTA_PATH_FOLDER; }

@@ -20,7 +20,7 @@ char *ota_hub_folder(const char *cache, const char *name) {
                              *name == '/' ? "--" : (const char[2]){*name, '\0'});
     if (used <= 0 || *name != '\0') return NULL;
     (void)ota_snprintf(path + used, sizeof path - (size_t)used, "/refs/main");
-    FILE *file = fopen(path, "re");
+    FILE *file = ota_file_reader(path);
     if (file == NULL) return NULL;
     const size_t got = fread(revision, 1, sizeof revision - 1, file);
     (void)fclose(file);

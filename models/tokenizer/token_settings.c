@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/base.h"
 #include "models/checkpoint/files.h"
@@ -145,10 +144,9 @@ static const struct {
 
 /* Whether the first `size` characters of `word` are one of the names. */
 static bool is_named(const char *names, const char *word, size_t size) {
-    for (const char *at = names; size > 0 && (at = memmem(at, strlen(at), word, size)) != NULL;
-         at++)
-        if (at > names && at[-1] == ' ' && at[size] == ' ' && memchr(word, ' ', size) == NULL)
-            return true;
+    if (size == 0 || memchr(word, ' ', size) != NULL) return false;
+    for (const char *at = names; (at = strchr(at, ' ')) != NULL;)
+        if (strncmp(++at, word, size) == 0 && at[size] == ' ') return true;
     return false;
 }
 
@@ -331,7 +329,7 @@ static ota_status read_file(ota_token_settings *settings, const char *folder, si
     settings->paths[file] = malloc(room);
     if (settings->paths[file] == NULL) return ota_token_no_memory(settings->error);
     (void)ota_snprintf(settings->paths[file], room, "%s/%s", folder, file_names[file]);
-    if (access(settings->paths[file], F_OK) != 0) return OTA_OK;
+    if (!ota_path_exists(settings->paths[file])) return OTA_OK;
     char *text;
     size_t size;
     const ota_status status =

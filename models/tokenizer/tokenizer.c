@@ -3,10 +3,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "base/base.h"
+#include "models/checkpoint/files.h"
 #include "token_settings.h"
 
 /* ---- building blocks of the readers ---- */
@@ -159,7 +158,7 @@ enum { PATH_MOST = 4096 };
 /* folder/name into `path`; true when there is such a file. */
 static bool have(const char *folder, const char *name, char *path) {
     const int length = ota_snprintf(path, PATH_MOST, "%s/%s", folder, name);
-    return length > 0 && length < PATH_MOST && access(path, F_OK) == 0;
+    return length > 0 && length < PATH_MOST && ota_path_exists(path);
 }
 
 static ota_status open_json(ota_tokenizer *tokenizer, const char *path,
@@ -226,8 +225,7 @@ ota_status ota_tokenizer_open(ota_tokenizer **tokenizer, const char *path, ota_e
         return ota_token_fail(error, OTA_EINVAL, "", -1, "%s is NULL",
                               tokenizer == NULL ? "tokenizer" : "path");
     *tokenizer = NULL;
-    struct stat state;
-    const bool folder = stat(path, &state) == 0 && S_ISDIR(state.st_mode);
+    const bool folder = ota_path_is_folder(path);
     const size_t length = strlen(path);
     const bool json = length >= 5 && strcmp(path + length - 5, ".json") == 0,
                pieces = length >= 6 && strcmp(path + length - 6, ".model") == 0;

@@ -120,8 +120,11 @@ static ota_status add_method(ota_session *session, const ota_session_options *op
     if (text[0] == '@') return ota_session_methods_file(session, options, text + 1, error);
     const char *mark = strrchr(text, '@');
     if (mark == NULL) return ota_session_set_method(session, options, text, NULL, error);
-    char *name = strndup(text, (size_t)(mark - text));
+    const size_t size = (size_t)(mark - text);
+    char *name = malloc(size + 1);
     if (name == NULL) return ota_refuse(error, OTA_ENOMEM, "no memory is left for a method");
+    memcpy(name, text, size);
+    name[size] = '\0';
     const ota_status status = ota_session_set_method(session, options, name, mark + 1, error);
     free(name);
     return status;

@@ -4,14 +4,12 @@
  * lasts some milliseconds, as the calls do that are set against it, so that both meet a busy machine's gaps.
  *
  * Beside it, how fast one thread reads a matrix of a given size again and again with the same vectors. */
-#define _POSIX_C_SOURCE 200809L
-
-#include <pthread.h>
 #include <string.h>
 
 #include "bench.h"
 
 #include "src/base/integers.h"
+#include "src/base/system.h"
 
 enum { CHAINS = 12, ROUNDS = 1000000, MOST_THREADS = 256, TRIES = 16 };
 static const double LEAST_READ = 1.0e8;
@@ -112,10 +110,9 @@ typedef struct job {
     volatile float factor, result;
 } job;
 
-static void *run(void *user) {
+static void run(void *user) {
     job *j = user;
     j->result = j->row->body(j->rounds, j->factor, 1.0F - j->factor);
-    return NULL;
 }
 
 typedef struct ceiling_calls {
@@ -129,7 +126,7 @@ typedef struct ceiling_calls {
 static ota_status run_on_threads(void *context, int variant, int64_t *begun, ota_error *error) {
     ceiling_calls *calls = context;
     job jobs[MOST_THREADS];
-    pthread_t workers[MOST_THREADS];
+    ota_thread workers[MOST_THREADS];
     bool started[MOST_THREADS];
     (void)variant;
     (void)begun;
@@ -139,12 +136,12 @@ static ota_status run_on_threads(void *context, int variant, int64_t *begun, ota
         jobs[k].row = calls->row;
         jobs[k].rounds = ROUNDS;
         jobs[k].factor = 0.5F;
-        started[k] = k > 0 && pthread_create(&workers[k], NULL, run, &jobs[k]) == 0;
+        started[k] = k > 0 && ota_thread_start(&workers[k], 0, run, &jobs[k]);
         calls->running += started[k] ? 1 : 0;
     }
-    (void)run(&jobs[0]);
+    run(&jobs[0]);
     for (int k = 1; k < calls->threads; k++) {
-        if (started[k]) (void)pthread_join(workers[k], NULL);
+        if (started[k]) ota_thread_join(&workers[k]);
     }
     return OTA_OK;
 }

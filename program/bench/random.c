@@ -10,11 +10,11 @@
 #define _POSIX_C_SOURCE 200809L
 
 #include <inttypes.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "draw.h"
+#include "src/base/system.h"
 
 enum { MOST_SHOWN = 20, STATUSES = 32 };
 
@@ -135,7 +135,7 @@ typedef struct campaign {
     const int *cancel;
     cli_progress progress;
     int64_t next, finished; /* under the lock, like everything below */
-    pthread_mutex_t lock;
+    ota_mutex lock;
     counts all, decades[CLI_DRAW_DECADES], by_cell[CLI_DRAW_CELLS];
     int64_t verdicts[NUMBER_OF_VERDICTS];
     json_t *shown;
@@ -176,32 +176,31 @@ static void record(campaign *c, const cli_draw *d, const answer *a) {
     (void)json_array_append_new(c->shown, object);
 }
 
-static void *work(void *user) {
+static void work(void *user) {
     campaign *c = user;
     cli_draw_memory *s = malloc(sizeof *s);
     for (;;) {
-        (void)pthread_mutex_lock(&c->lock);
+        ota_mutex_lock(&c->lock);
         if (s == NULL) c->memory = true;
         const int64_t index = c->next;
         const bool stop = s == NULL || index >= c->first + c->count || *c->cancel != 0;
         if (!stop) c->next++;
-        (void)pthread_mutex_unlock(&c->lock);
+        ota_mutex_unlock(&c->lock);
         if (stop) break;
         cli_draw d;
         answer a;
         cli_draw_problem(&d, s, c->seed, index, c->cancel);
         solve_and_judge(&d, s, &a);
-        (void)pthread_mutex_lock(&c->lock);
+        ota_mutex_lock(&c->lock);
         /* Judging may have been stopped, too, and then says anything. */
         if (a.status != OTA_CANCELLED && *c->cancel == 0) {
             record(c, &d, &a);
             c->finished++;
         }
         cli_progress_update(&c->progress, (double)c->finished, (double)c->count, "problems");
-        (void)pthread_mutex_unlock(&c->lock);
+        ota_mutex_unlock(&c->lock);
     }
     free(s);
-    return NULL;
 }
 
 /* ---- report ---- */
@@ -319,17 +318,17 @@ int cli_bench_random(cli_context *context) {
     c->count = settings->bench.random.value;
     c->cancel = context->cancel;
     c->shown = json_array();
-    (void)pthread_mutex_init(&c->lock, NULL);
+    ota_mutex_begin(&c->lock);
     cli_progress_begin(&c->progress, context, "bench");
-    pthread_t workers[MOST_WORKERS];
+    ota_thread workers[MOST_WORKERS];
     int running = 0;
     const int64_t wanted = settings->machine.threads.given ? settings->machine.threads.value : 2;
     const int64_t begun = cli_now_ns();
     for (int64_t k = 1; k < wanted && k < MOST_WORKERS; k++) {
-        if (pthread_create(&workers[running], NULL, work, c) == 0) running++;
+        if (ota_thread_start(&workers[running], 0, work, c)) running++;
     }
-    (void)work(c);
-    for (int k = 0; k < running; k++) (void)pthread_join(workers[k], NULL);
+    work(c);
+    for (int k = 0; k < running; k++) ota_thread_join(&workers[k]);
     cli_progress_end(&c->progress);
     const double seconds = (double)(cli_now_ns() - begun) / 1e9;
     int code = c->memory ? cli_fail(&context->error, CLI_EXIT_LIMIT, "there is no memory left") : 0;
@@ -351,7 +350,7 @@ int cli_bench_random(cli_context *context) {
         json_decref(object);
     }
     json_decref(c->shown);
-    (void)pthread_mutex_destroy(&c->lock);
+    ota_mutex_end(&c->lock);
     free(c);
     return code;
 }

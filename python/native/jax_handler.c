@@ -10,14 +10,13 @@
  *
  * The structs below are the part that this file reads of XLA's C interface for foreign functions, version 0.1
  * and later, which only ever grows at the end of a struct. tests compare them with the header in jaxlib. */
-#define _POSIX_C_SOURCE 200809L
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
+#include "src/base/system.h"
 #include "jax_plans.h"
 #include "otattn.h"
 #include "otattn_normalize.h"
@@ -221,16 +220,9 @@ static ota_status bind(const call *c, const xla_array *name, ota_plan **plan, ot
     return ota_plan_create(plan, &c->problem, c->values_width, &c->options, error);
 }
 
-/* The clock of deadlines. */
-static int64_t now_ns(void) {
-    struct timespec now;
-    (void)clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000000000 + (int64_t)now.tv_nsec;
-}
-
 static ota_status run(call *c, const xla_array *name, ota_result *result, ota_error *error) {
     ota_plan *plan = NULL;
-    const int64_t deadline = c->budget_ns > 0 ? now_ns() + c->budget_ns : 0;
+    const int64_t deadline = c->budget_ns > 0 ? ota_now_ns() + c->budget_ns : 0;
     ota_status status = bind(c, name, &plan, error);
     if (status < 0) return status;
     ota_plan_set_deadline(plan, deadline);

@@ -1,6 +1,6 @@
+#include "src/base/system.h"
 #include "jax_plans.h"
 
-#include <pthread.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +17,7 @@ typedef struct jax_slot {
 
 static jax_slot slots[PLANS];
 static uint64_t calls;
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static ota_mutex lock = OTA_MUTEX_READY;
 
 static void empty(jax_slot *slot) {
     ota_plan_free(slot->plan);
@@ -27,14 +27,14 @@ static void empty(jax_slot *slot) {
 
 ota_plan *jax_take_plan(const void *name, size_t size) {
     ota_plan *found = NULL;
-    pthread_mutex_lock(&lock);
+    ota_mutex_lock(&lock);
     for (jax_slot *s = slots; found == NULL && s < slots + PLANS; s++) {
         if (s->size != size || s->name == NULL || memcmp(s->name, name, size) != 0) continue;
         found = s->plan;
         free(s->name);
         *s = (jax_slot){.name = NULL};
     }
-    pthread_mutex_unlock(&lock);
+    ota_mutex_unlock(&lock);
     return found;
 }
 
@@ -62,14 +62,14 @@ void jax_give_plan(ota_plan *plan, const void *name, size_t size) {
         return;
     }
     memcpy(own, name, size);
-    pthread_mutex_lock(&lock);
+    ota_mutex_lock(&lock);
     *make_room(bytes) =
         (jax_slot){.name = own, .size = size, .bytes = bytes, .plan = plan, .used = ++calls};
-    pthread_mutex_unlock(&lock);
+    ota_mutex_unlock(&lock);
 }
 
 void ota_jax_release(void) {
-    pthread_mutex_lock(&lock);
+    ota_mutex_lock(&lock);
     for (jax_slot *s = slots; s < slots + PLANS; s++) empty(s);
-    pthread_mutex_unlock(&lock);
+    ota_mutex_unlock(&lock);
 }

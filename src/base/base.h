@@ -9,7 +9,7 @@
  * Pool: body(context, index, worker) for every index in [0, count); which worker takes which index is
  * left to chance, so a body may use `worker` for scratch only, never for a value it writes.
  *
- * May call: libc only. fault.h: planted faults, in builds of their own. */
+ * May call: libc only, and the operating system by system.h. fault.h: planted faults, in builds of their own. */
 #ifndef OTA_BASE_H
 #define OTA_BASE_H
 
@@ -20,6 +20,7 @@
 
 #include "integers.h"
 #include "otattn.h"
+#include "system.h"
 
 /* ---- sizes and memory ----------------------------------------------------------------------- */
 
@@ -135,8 +136,6 @@ void ota_text_plain(char *text);
 
 /* ---- clock ---------------------------------------------------------------------------------- */
 
-/* Nanoseconds on CLOCK_MONOTONIC, the clock of ota_options.deadline_ns. */
-int64_t ota_now_ns(void);
 /* OTA_CANCELLED or OTA_TIMEOUT by a flag (or NULL) and a deadline (0: none); OTA_OK to go on. */
 ota_status ota_interruption(const int *cancel, int64_t deadline_ns);
 

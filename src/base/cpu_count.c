@@ -1,29 +1,16 @@
 /* cpu_count.c: how many CPUs this process may use:
  *
  *     max(1, min(size of the affinity mask, ceil(quota / period) of every enclosing control group)) */
-#define _GNU_SOURCE
 #include "base.h"
 
 #include <limits.h>
-#include <sched.h>
 #include <stdio.h>
 #include <string.h>
 
-static int affinity_cpus(void) {
-    /* The kernel refuses a mask shorter than its own; its longest today is 8192 CPUs. */
-    for (int cpus = 1024; cpus <= 1 << 16; cpus *= 4) {
-        cpu_set_t *set = CPU_ALLOC((size_t)cpus);
-        if (set == NULL) return 1;
-        size_t bytes = CPU_ALLOC_SIZE((size_t)cpus);
-        int count = sched_getaffinity(0, bytes, set) == 0 ? CPU_COUNT_S(bytes, set) : 0;
-        CPU_FREE(set);
-        if (count > 0) return count;
-    }
-    return 1;
-}
+enum { PATH_BYTES = 4096 };
 
 static bool read_line(const char *path, char *line, int size) {
-    FILE *file = fopen(path, "re");
+    FILE *file = ota_file_reader(path);
     if (file == NULL) return false;
     bool found = fgets(line, size, file) != NULL;
     fclose(file);
@@ -31,7 +18,7 @@ static bool read_line(const char *path, char *line, int size) {
 }
 
 static bool read_number(const char *folder, const char *name, long long *number) {
-    char path[PATH_MAX];
+    char path[PATH_BYTES];
     char line[64];
     if (ota_snprintf(path, sizeof path, "%s/%s", folder, name) >= (int)sizeof path) return false;
     return read_line(path, line, sizeof line) && sscanf(line, "%lld", number) == 1;
@@ -39,7 +26,7 @@ static bool read_number(const char *folder, const char *name, long long *number)
 
 /* quota / period of one group, rounded up; 0 = no limit here. */
 static int group_cpus(const char *folder) {
-    char path[PATH_MAX];
+    char path[PATH_BYTES];
     char line[64];
     long long quota = 0, period = 0;
     if (ota_snprintf(path, sizeof path, "%s/cpu.max", folder) >= (int)sizeof path) return 0;
@@ -61,7 +48,7 @@ static int smaller_limit(int a, int b) {
 
 /* The group, then each parent, up to and including the root of the mount. */
 static int chain_cpus(const char *mount, const char *group) {
-    char folder[PATH_MAX];
+    char folder[PATH_BYTES];
     int length = ota_snprintf(folder, sizeof folder, "%s%s", mount, group);
     if (length < 0 || length >= (int)sizeof folder) return 0;
     size_t mount_length = strlen(mount);
@@ -76,10 +63,10 @@ static int chain_cpus(const char *mount, const char *group) {
 }
 
 int ota_cgroup_cpus(const char *membership, const char *root) {
-    FILE *file = fopen(membership, "re");
+    FILE *file = ota_file_reader(membership);
     if (file == NULL) return 0;
-    char line[PATH_MAX + 128];
-    char mount[PATH_MAX];
+    char line[PATH_BYTES + 128];
+    char mount[PATH_BYTES];
     int limit = 0;
     /* Lines are "0::/group" (version 2) or "4:cpu,cpuacct:/group" (version 1). */
     while (fgets(line, sizeof line, file) != NULL) {
@@ -104,5 +91,6 @@ int ota_cgroup_cpus(const char *membership, const char *root) {
 }
 
 int ota_cpu_count(void) {
-    return smaller_limit(affinity_cpus(), ota_cgroup_cpus("/proc/self/cgroup", "/sys/fs/cgroup"));
+    return smaller_limit(ota_system_processors(),
+                         ota_cgroup_cpus("/proc/self/cgroup", "/sys/fs/cgroup"));
 }

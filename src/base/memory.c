@@ -1,13 +1,7 @@
 /* memory.c: checked size products and the arena of base.h.
  *
  *     bytes = sum over pieces of round_up(count * size, 64) */
-#define _DEFAULT_SOURCE /* madvise */
 #include "base.h"
-
-#include <stdlib.h>
-#if defined(__linux__)
-#include <sys/mman.h>
-#endif
 
 bool ota_size_product(const int64_t *sizes, int count, size_t *result) {
     size_t product = 1;
@@ -48,32 +42,21 @@ void *ota_arena_take_rows(ota_arena *arena, int64_t rows, int64_t columns, size_
 
 bool ota_arena_overflowed(const ota_arena *arena) { return arena->overflowed; }
 
-/* A first touch of 128 MiB costs some 30 ms in pages of 4 KiB and 10 in pages of 2 MiB. Only a wish. */
-static void advise_large_pages(unsigned char *base, size_t size) {
-#if defined(__linux__) && defined(MADV_HUGEPAGE)
-    const size_t large = (size_t)1 << 21;
-    const uintptr_t begin = ((uintptr_t)base + large - 1) / large * large;
-    const uintptr_t end = ((uintptr_t)base + size) / large * large;
-    if (begin < end) (void)madvise((void *)begin, end - begin, MADV_HUGEPAGE);
-#else
-    (void)base, (void)size;
-#endif
-}
-
 ota_status ota_arena_allocate(ota_arena *arena) {
     /* malloc rounds up internally; above PTRDIFF_MAX no pointer difference is defined. */
     if (arena->overflowed || arena->used > (size_t)PTRDIFF_MAX - OTA_ALIGNMENT) {
         return OTA_EOVERFLOW;
     }
     size_t size = arena->used;
-    unsigned char *base = aligned_alloc(OTA_ALIGNMENT, size == 0 ? OTA_ALIGNMENT : size);
+    unsigned char *base = ota_aligned_allocate(OTA_ALIGNMENT, size == 0 ? OTA_ALIGNMENT : size);
     if (base == NULL) return OTA_ENOMEM;
-    advise_large_pages(base, size);
+    /* A first touch of 128 MiB costs some 30 ms in pages of 4 KiB and 10 in pages of 2 MiB. */
+    ota_system_advise_large_pages(base, size);
     *arena = (ota_arena){.base = base, .size = size};
     return OTA_OK;
 }
 
 void ota_arena_release(ota_arena *arena) {
-    free(arena->base);
+    ota_aligned_free(arena->base);
     *arena = (ota_arena){0};
 }

@@ -6,17 +6,11 @@
  * are cut into one share a thread, taken one by one from the own share and then from the others': jobs
  * over the same pieces follow each other, and a piece stays in the cache of the core that had it. Any
  * order may come out; that is why a body may not let its worker number reach a result. */
-#define _GNU_SOURCE
 #include "base.h"
 
 #include <assert.h>
-#include <pthread.h>
-#include <sched.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
-#include <sys/types.h>
-#include <unistd.h>
 
 #if defined(__SSE2__)
 #include <xmmintrin.h>
@@ -41,7 +35,7 @@ typedef struct job {
 /* Which thread works under a number now; `taken` is read before `thread`. */
 typedef struct holder {
     _Atomic bool taken;
-    _Atomic pthread_t thread;
+    _Atomic uintptr_t thread;
 } holder;
 
 /* What is left of one thread's indices; a cache line each. */
@@ -52,7 +46,7 @@ typedef struct share {
 
 typedef struct worker {
     ota_pool *pool;
-    pthread_t thread;
+    ota_thread thread;
     int number;
 } worker;
 
@@ -62,10 +56,10 @@ struct ota_pool {
     int started;                  /* own threads running: numbers 1 ... started */
     int looks;
 
-    pthread_mutex_t entry; /* held by the one caller whose job runs */
-    pthread_mutex_t mutex; /* guards open, stopping and the job; joined changes under it */
-    pthread_cond_t opened;
-    pthread_cond_t finished;
+    ota_mutex entry; /* held by the one caller whose job runs */
+    ota_mutex mutex; /* guards open, stopping and the job; joined changes under it */
+    ota_condition opened;
+    ota_condition finished;
     bool open, stopping;
     _Atomic int joined; /* workers in the job; also read without the mutex while looking */
     job job;
@@ -138,7 +132,7 @@ static void take_indices(ota_pool *pool, const job *work, int number) {
 }
 
 static void hold(holder *place) {
-    atomic_store(&place->thread, pthread_self());
+    atomic_store(&place->thread, ota_thread_self());
     atomic_store(&place->taken, true);
 }
 
@@ -146,16 +140,15 @@ static void let_go(holder *place) { atomic_store(&place->taken, false); }
 
 /* The calling thread's number if it is inside a body of this pool, else -1. */
 static int number_of_caller(ota_pool *pool) {
-    pthread_t self = pthread_self();
+    const uintptr_t self = ota_thread_self();
     for (int i = 0; i < pool->threads; i++) {
         holder *place = &pool->holders[i];
-        if (atomic_load(&place->taken) && pthread_equal(atomic_load(&place->thread), self))
-            return i;
+        if (atomic_load(&place->taken) && atomic_load(&place->thread) == self) return i;
     }
     return -1;
 }
 
-static void *worker_main(void *argument) {
+static void worker_main(void *argument) {
     worker *self = argument;
     ota_pool *pool = self->pool;
     unsigned own_modes = read_modes();
@@ -165,57 +158,56 @@ static void *worker_main(void *argument) {
         for (int look = 0; look < pool->looks && atomic_load(&pool->generation) == seen; look++) {
             pause_briefly();
         }
-        pthread_mutex_lock(&pool->mutex);
+        ota_mutex_lock(&pool->mutex);
         while (!pool->stopping && (!pool->open || atomic_load(&pool->generation) == seen)) {
             seen = atomic_load(&pool->generation); /* a job closed before we came is over */
-            pthread_cond_wait(&pool->opened, &pool->mutex);
+            ota_condition_wait(&pool->opened, &pool->mutex);
         }
         if (pool->stopping) break;
         seen = atomic_load(&pool->generation);
         job work = pool->job;
         atomic_fetch_add(&pool->joined, 1);
-        pthread_mutex_unlock(&pool->mutex);
+        ota_mutex_unlock(&pool->mutex);
 
         write_modes(work.modes);
         take_indices(pool, &work, self->number);
         write_modes(own_modes);
 
-        pthread_mutex_lock(&pool->mutex);
-        if (atomic_fetch_sub(&pool->joined, 1) == 1) pthread_cond_signal(&pool->finished);
-        pthread_mutex_unlock(&pool->mutex);
+        ota_mutex_lock(&pool->mutex);
+        if (atomic_fetch_sub(&pool->joined, 1) == 1) ota_condition_wake_one(&pool->finished);
+        ota_mutex_unlock(&pool->mutex);
     }
-    pthread_mutex_unlock(&pool->mutex);
-    return NULL;
+    ota_mutex_unlock(&pool->mutex);
 }
 
 static void share_with_threads(ota_pool *pool, const job *work) {
-    pthread_mutex_lock(&pool->mutex);
+    ota_mutex_lock(&pool->mutex);
     pool->job = *work;
     pool->open = true;
     deal_shares(pool, work->count);
     atomic_fetch_add(&pool->generation, 1);
     if (work->count > 2) {
-        pthread_cond_broadcast(&pool->opened);
+        ota_condition_wake_all(&pool->opened);
     } else {
-        pthread_cond_signal(&pool->opened);
+        ota_condition_wake_one(&pool->opened);
     }
-    pthread_mutex_unlock(&pool->mutex);
+    ota_mutex_unlock(&pool->mutex);
 
     take_indices(pool, work, 0);
 
-    pthread_mutex_lock(&pool->mutex);
+    ota_mutex_lock(&pool->mutex);
     pool->open = false;
-    pthread_mutex_unlock(&pool->mutex);
+    ota_mutex_unlock(&pool->mutex);
     for (int look = 0; look < pool->looks && atomic_load(&pool->joined) > 0; look++) {
         pause_briefly();
     }
-    pthread_mutex_lock(&pool->mutex);
-    while (atomic_load(&pool->joined) > 0) pthread_cond_wait(&pool->finished, &pool->mutex);
-    pthread_mutex_unlock(&pool->mutex);
+    ota_mutex_lock(&pool->mutex);
+    while (atomic_load(&pool->joined) > 0) ota_condition_wait(&pool->finished, &pool->mutex);
+    ota_mutex_unlock(&pool->mutex);
 }
 
 static void run_on_own_threads(ota_pool *pool, const job *work) {
-    pthread_mutex_lock(&pool->entry);
+    ota_mutex_lock(&pool->entry);
     hold(&pool->holders[0]);
     if (work->count == 1 || pool->started == 0) {
         run_inline(work, 0);
@@ -223,7 +215,7 @@ static void run_on_own_threads(ota_pool *pool, const job *work) {
         share_with_threads(pool, work);
     }
     let_go(&pool->holders[0]);
-    pthread_mutex_unlock(&pool->entry);
+    ota_mutex_unlock(&pool->entry);
 }
 
 /* ---- the caller's executor ------------------------------------------------------------------ */
@@ -249,29 +241,20 @@ static void run_one_for_executor(void *context, int64_t index, int number) {
 
 /* Starts numbers 1 ... threads - 1; stops at the first that cannot be had. */
 static void start_threads(ota_pool *pool) {
-    pthread_attr_t attributes;
-    sigset_t all, before;
     pool->started = 0;
-    if (pool->threads == 1 || pthread_attr_init(&attributes) != 0) return;
-    pthread_attr_setstacksize(&attributes, STACK_BYTES);
-    /* Signals belong to the caller's threads: workers inherit a mask that blocks them all. */
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
     for (int number = 1; number < pool->threads; number++) {
         worker *next = &pool->workers[number];
         *next = (worker){.pool = pool, .number = number};
-        if (pthread_create(&next->thread, &attributes, worker_main, next) != 0) break;
+        if (!ota_thread_start(&next->thread, STACK_BYTES, worker_main, next)) break;
         pool->started = number;
     }
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    pthread_attr_destroy(&attributes);
 }
 
 static void prepare(ota_pool *pool) {
-    pthread_mutex_init(&pool->entry, NULL);
-    pthread_mutex_init(&pool->mutex, NULL);
-    pthread_cond_init(&pool->opened, NULL);
-    pthread_cond_init(&pool->finished, NULL);
+    ota_mutex_begin(&pool->entry);
+    ota_mutex_begin(&pool->mutex);
+    ota_condition_begin(&pool->opened);
+    ota_condition_begin(&pool->finished);
     pool->open = pool->stopping = false;
     atomic_store(&pool->joined, 0);
     atomic_store(&pool->generation, 0);
@@ -282,7 +265,7 @@ static void prepare(ota_pool *pool) {
 /* fork keeps the pool but none of its threads, and its locks as they happened to stand. The first
  * caller in the child builds both anew; others wait for it. */
 static void rebuild_after_fork(ota_pool *pool) {
-    long process = (long)getpid();
+    long process = ota_process();
     long owner = atomic_load(&pool->owner);
     while (owner != process) {
         if (owner != 0 && atomic_compare_exchange_strong(&pool->owner, &owner, 0)) {
@@ -290,7 +273,7 @@ static void rebuild_after_fork(ota_pool *pool) {
             atomic_store(&pool->owner, process);
             return;
         }
-        sched_yield();
+        ota_thread_yield();
         owner = atomic_load(&pool->owner);
     }
 }
@@ -316,9 +299,9 @@ ota_status ota_pool_create(ota_pool **result, int threads, const ota_executor *e
     pool->threads = threads;
     pool->holders = calloc((size_t)threads, sizeof *pool->holders);
     pool->workers = calloc((size_t)threads, sizeof *pool->workers);
-    pool->shares = aligned_alloc(_Alignof(share), (size_t)threads * sizeof *pool->shares);
+    pool->shares = ota_aligned_allocate(_Alignof(share), (size_t)threads * sizeof *pool->shares);
     if (pool->holders == NULL || pool->workers == NULL || pool->shares == NULL) {
-        free(pool->shares);
+        ota_aligned_free(pool->shares);
         free(pool->holders);
         free(pool->workers);
         free(pool);
@@ -328,28 +311,28 @@ ota_status ota_pool_create(ota_pool **result, int threads, const ota_executor *e
     pool->looks = threads <= cpus ? LOOKS_BEFORE_SLEEP : 0;
     prepare(pool);
     if (executor == NULL) pool->threads = pool->started + 1;
-    atomic_store(&pool->owner, (long)getpid());
+    atomic_store(&pool->owner, ota_process());
     *result = pool;
     return OTA_OK;
 }
 
 void ota_pool_free(ota_pool *pool) {
     if (pool == NULL) return;
-    if (atomic_load(&pool->owner) == (long)getpid()) {
-        pthread_mutex_lock(&pool->mutex);
+    if (atomic_load(&pool->owner) == ota_process()) {
+        ota_mutex_lock(&pool->mutex);
         pool->stopping = true;
-        pthread_cond_broadcast(&pool->opened);
+        ota_condition_wake_all(&pool->opened);
         atomic_fetch_add(&pool->generation, 1);
-        pthread_mutex_unlock(&pool->mutex);
+        ota_mutex_unlock(&pool->mutex);
         for (int number = 1; number <= pool->started; number++) {
-            pthread_join(pool->workers[number].thread, NULL);
+            ota_thread_join(&pool->workers[number].thread);
         }
-        pthread_cond_destroy(&pool->finished);
-        pthread_cond_destroy(&pool->opened);
-        pthread_mutex_destroy(&pool->mutex);
-        pthread_mutex_destroy(&pool->entry);
+        ota_condition_end(&pool->finished);
+        ota_condition_end(&pool->opened);
+        ota_mutex_end(&pool->mutex);
+        ota_mutex_end(&pool->entry);
     }
-    free(pool->shares);
+    ota_aligned_free(pool->shares);
     free(pool->holders);
     free(pool->workers);
     free(pool);
@@ -374,9 +357,9 @@ void ota_parallel(ota_pool *pool, int64_t count, job_body *body, void *context) 
     rebuild_after_fork(pool);
     if (pool->executor != NULL) {
         executor_job request = {.pool = pool, .work = &work};
-        pthread_mutex_lock(&pool->entry);
+        ota_mutex_lock(&pool->entry);
         pool->executor->run(pool->executor->user, count, run_one_for_executor, &request);
-        pthread_mutex_unlock(&pool->entry);
+        ota_mutex_unlock(&pool->entry);
     } else {
         run_on_own_threads(pool, &work);
     }

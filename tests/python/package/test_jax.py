@@ -355,7 +355,7 @@ def test_structs_are_those_of_the_header(tmp_path: Path, root: Path) -> None:
     ]
     source = tmp_path / "layout.c"
     source.write_text("\n".join(lines))
-    folders = ["-I", str(root / "include"), "-I", str(jax.ffi.include_dir())]
+    folders = ["-I", str(root / "include"), "-I", str(root), "-I", str(jax.ffi.include_dir())]
     subprocess.run([compiler, "-std=c11", "-fsyntax-only", *folders, str(source)], check=True)
 
 
