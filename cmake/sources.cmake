@@ -286,8 +286,11 @@ set(OTATTN_MODEL_SOURCES
     models/checkpoint/checkpoint.c
     models/checkpoint/config.c
     models/checkpoint/config_finish.c
+    models/checkpoint/config_reader.c
+    models/checkpoint/config_rope.c
     models/checkpoint/elements.c
     models/checkpoint/families/bert.c
+    models/checkpoint/families/deepseek.c
     models/checkpoint/families/gemma.c
     models/checkpoint/families/gpt.c
     models/checkpoint/families/llama.c
@@ -309,6 +312,7 @@ set(OTATTN_MODEL_SOURCES
     models/transformer/edits.c
     models/transformer/exits.c
     models/transformer/forward.c
+    models/transformer/latent.c
     models/transformer/linear.c
     models/transformer/logits.c
     models/transformer/methods.c

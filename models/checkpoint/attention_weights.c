@@ -47,7 +47,17 @@ ota_status ota_model_attention_of(const ota_model *model, int64_t layer, ota_mod
         return ota_refuse(error, OTA_EINVAL, "layer is %lld, and the model has %lld layers",
                           (long long)layer, (long long)config->layers);
     const ota_weight *w = model->blocks[layer].weights;
+    const bool asks_inputs =
+        attention->query != NULL || attention->key != NULL || attention->value != NULL;
+    if (asks_inputs && ota_architecture_has(model->architecture, OTA_ARCH_LATENT))
+        return ota_refuse(error, OTA_UNSUPPORTED,
+                          "%s: latent attention has no matrix each of queries, keys and values",
+                          ota_path_end(model->path));
+    if ((asks_inputs || attention->output != NULL) && config->value_width != config->head_width)
+        return ota_refuse(error, OTA_UNSUPPORTED, "%s: values of a head are not as wide as keys",
+                          ota_path_end(model->path));
     const int64_t query = config->sizes[OTA_SIZE_QUERY], key = config->sizes[OTA_SIZE_KEY];
+    const int64_t value = config->sizes[OTA_SIZE_VALUE];
     const int64_t width = config->sizes[OTA_SIZE_WIDTH];
     const bool merged = ota_weight_present(&w[OTA_MERGED]);
     const struct {
@@ -57,7 +67,7 @@ ota_status ota_model_attention_of(const ota_model *model, int64_t layer, ota_mod
     } matrices[] = {
         {&w[merged ? OTA_MERGED : OTA_QUERY], 0, query, attention->query},
         {&w[merged ? OTA_MERGED : OTA_KEY], merged ? query : 0, key, attention->key},
-        {&w[merged ? OTA_MERGED : OTA_VALUE], merged ? query + key : 0, key, attention->value},
+        {&w[merged ? OTA_MERGED : OTA_VALUE], merged ? query + key : 0, value, attention->value},
         {&w[OTA_OUTPUT], 0, width, attention->output},
     };
     attention->rms = ota_architecture_has(model->architecture, OTA_ARCH_RMS);
@@ -65,9 +75,9 @@ ota_status ota_model_attention_of(const ota_model *model, int64_t layer, ota_mod
     attention->scale = ota_config_scale(config, layer);
     attention->head_norms = ota_weight_present(&w[OTA_QUERY_NORM]);
     attention->output_norm = ota_weight_present(&w[OTA_NORM_1_BEHIND]);
-    attention->window = !config->local[layer]   ? 0
-                        : config->scores.causal ? config->window
-                                                : 2 * config->window + 1;
+    attention->window = !config->local.layers[layer] ? 0
+                        : config->scores.causal      ? config->local.window
+                                                     : 2 * config->local.window + 1;
     ota_sized_write(given, given->size, &own, sizeof own);
     for (size_t k = 0; k < sizeof matrices / sizeof *matrices; k++) {
         if (matrices[k].out == NULL) continue;

@@ -150,6 +150,20 @@ static ota_status refuse_unwanted(const binder *b, const ota_tensor_row *row,
         "set it to true if the model adds such tensors, or take them out of the file");
 }
 
+/* Is it of a layer behind the last, which the configuration says not to be one of them? */
+static bool is_of_unused_layer(const binder *b, const char *name) {
+    const ota_config *config = &b->model->config;
+    const char *const *prefixes = b->model->architecture->prefixes;
+    for (int i = 0; !b->gguf && prefixes[i] != NULL; i++)
+        for (int64_t k = 0; k < config->unused_layers; k++) {
+            char begin[96];
+            const int size = ota_snprintf(begin, sizeof begin, "%slayers.%lld.", prefixes[i],
+                                          (long long)(config->layers + k));
+            if (size > 0 && strncmp(name, begin, (size_t)size) == 0) return true;
+        }
+    return false;
+}
+
 /* Every tensor has a role or is a row of ignored.c. */
 static ota_status refuse_rest(const binder *b) {
     const ota_checkpoint *checkpoint = &b->model->checkpoint;
@@ -157,7 +171,8 @@ static ota_status refuse_rest(const binder *b) {
     const ota_ignored_kind kind = b->gguf ? OTA_IGNORED_GGUF_TENSORS : OTA_IGNORED_HUB_TENSORS;
     for (int64_t k = 0; k < checkpoint->count; k++) {
         const ota_found *found = &checkpoint->tensors[k];
-        if (b->bound[k] || ota_ignored_find(kind, architecture, found->tensor->name) != NULL)
+        if (b->bound[k] || ota_ignored_find(kind, architecture, found->tensor->name) != NULL ||
+            is_of_unused_layer(b, found->tensor->name))
             continue;
         (void)ota_refuse(b->error, OTA_EMISMATCH,
                          "%s: at byte %" PRId64
@@ -222,12 +237,16 @@ static bool is_aligned_f32(const ota_weight *weight) {
 /* Does such a model have the tensor, whatever groups of biases it has? */
 static bool has_place(const binder *b, const ota_tensor_row *row, int64_t layer) {
     const ota_form *form = &b->model->config.form;
-    const bool is_mixture = b->model->config.sizes[OTA_SIZE_EXPERTS] > 0;
+    const bool is_mixture =
+        row->role < OTA_BLOCK_ROLES && ota_config_is_mixture(&b->model->config, layer);
+    const bool low_rank = b->model->config.sizes[OTA_SIZE_QUERY_RANK] > 0;
     return ((row->flags & OTA_OF_PRE_NORM) == 0 || !form->post_norm) &&
            ((row->flags & OTA_SECOND_NORM) == 0 || form->norms == 2) &&
            ((row->flags & OTA_OF_GATED) == 0 || b->model->config.matrices.gated) &&
            ((row->flags & OTA_OF_MIXTURE) == 0 || is_mixture) &&
            ((row->flags & OTA_OF_DENSE) == 0 || !is_mixture) &&
+           ((row->flags & OTA_OF_QUERY_RANK) == 0 || low_rank) &&
+           ((row->flags & OTA_OF_FULL_QUERY) == 0 || !low_rank) &&
            ((row->flags & OTA_UNPACKED) == 0 || !b->model->config.experts.packed) &&
            ((row->flags & OTA_NOT_FIRST) == 0 || layer > 0);
 }
@@ -323,7 +342,9 @@ static ota_status bind_packed(binder *b, const ota_tensor_row *row, int64_t laye
 static ota_status bind_experts(binder *b, const ota_tensor_row *row, int64_t layer) {
     ota_weight *experts = b->model->blocks[layer].experts;
     ota_status status = OTA_OK;
-    const int64_t count = b->model->config.sizes[OTA_SIZE_EXPERTS];
+    const int64_t count = ota_config_is_mixture(&b->model->config, layer)
+                              ? b->model->config.sizes[OTA_SIZE_EXPERTS]
+                              : 0;
     for (b->expert = 0; status == OTA_OK && b->expert < count; b->expert++)
         status = ((row->flags & OTA_PACKED) != 0 ? bind_packed : bind_tensor)(
             b, row, layer, &experts[b->expert * OTA_EXPERT_ROLES + (int)row->role - OTA_EXPERT_UP]);

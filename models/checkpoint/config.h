@@ -22,13 +22,21 @@ typedef enum ota_activation {
 typedef enum ota_size {
     OTA_SIZE_NONE, /* a vector has no columns */
     OTA_SIZE_WIDTH,
-    OTA_SIZE_QUERY,  /* heads x head width */
-    OTA_SIZE_KEY,    /* key heads x head width */
-    OTA_SIZE_MERGED, /* query + 2 key */
+    OTA_SIZE_QUERY,      /* heads x head width */
+    OTA_SIZE_KEY,        /* key heads x head width */
+    OTA_SIZE_VALUE,      /* key heads x value width */
+    OTA_SIZE_MERGED,     /* query + key + value */
+    OTA_SIZE_MIXED,      /* heads x value width */
+    OTA_SIZE_QUERY_RANK, /* latent attention: of queries, and of keys and values */
+    OTA_SIZE_KEY_RANK,
+    OTA_SIZE_LATENT,   /* key rank + rotary width */
+    OTA_SIZE_EXPANDED, /* heads x (head width - rotary width + value width) */
     OTA_SIZE_INNER,
     OTA_SIZE_EXPERTS,
     OTA_SIZE_EXPERT_INNER,
     OTA_SIZE_EXPERT_MERGED, /* twice that */
+    OTA_SIZE_SHARED_INNER,  /* of the MLP that every token has beside those of experts */
+    OTA_SIZE_ONE,
     OTA_SIZE_HEADS,
     OTA_SIZE_BUCKETS,
     OTA_SIZE_VOCABULARY,
@@ -102,12 +110,39 @@ typedef struct ota_form {
 
 /* Of a mixture: every token has the MLPs of some experts, which a router weighs. sizes[OTA_SIZE_EXPERTS] is 0 elsewhere. */
 typedef struct ota_expert_config {
-    int64_t chosen;  /* for a token */
-    bool normalised; /* the weights of those chosen add up to 1 */
-    bool packed;     /* hub files: their matrices are codes and scales of MXFP4 */
+    int64_t chosen; /* for a token */
+    int64_t groups; /* of which a token's experts come from some alone; 0: no groups */
+    int64_t groups_chosen;
+    int64_t group_best; /* a group counts as its largest weight, or as the sum of its 2 largest */
+    int64_t first;      /* no layer before it is a mixture */
+    int64_t period;     /* only each so many-th is; 0: all */
+    int64_t shared;     /* of as many inner numbers as so many experts: the shared MLP's */
+    double factor;      /* weights are multiplied by it; 0: not */
+    bool dense[OTA_LAYERS_MOST]; /* layers that are no mixtures */
+    bool sigmoid;                /* weights are 1 / (1 + exp(-x)) in place of softmax x */
+    bool normalised;             /* the weights of those chosen add up to 1 */
+    bool packed;                 /* hub files: their matrices are codes and scales of MXFP4 */
     /* In place of the activation: g = min(gate, limit), u = up within -limit to limit, (u + 1) g / (1 + exp(-slope g)); 0: not so */
     double limit, slope;
 } ota_expert_config;
+
+/* Which layers see a window: how it lies is said in attention.c. */
+typedef struct ota_local_config {
+    int64_t window;
+    int64_t period; /* all layers but each so many-th are local; 0: `layers` is filled already */
+    int64_t shift;  /* layers before the first of which the period is counted */
+    int64_t first;  /* no layer before it is local */
+    int64_t end;    /* nor is any from it on; 0: no such layer */
+    bool windowed;  /* else `window` is of no layer */
+    bool layers[OTA_LAYERS_MOST];
+} ota_local_config;
+
+/* Latent attention: queries, or keys and values, are made from fewer numbers, which a norm stands before. The last numbers of a head
+ * are rotated, and those of keys are the same in all heads. sizes[OTA_SIZE_KEY_RANK] is 0 elsewhere. */
+typedef struct ota_latent_config {
+    int64_t plain; /* of a head's numbers, which are not rotated */
+    double epsilon;
+} ota_latent_config;
 
 /* Hub files: there are such tensors. */
 typedef struct ota_bias_config {
@@ -124,28 +159,24 @@ typedef struct ota_matrices {
 
 typedef struct ota_config {
     int64_t layers, heads, kv_heads, head_width;
-    int64_t value_width;  /* 0: head width, the only one that is run */
+    int64_t value_width;  /* 0: head width */
     int64_t rotary_width; /* numbers of a head that are rotated; 0: as rope.share says */
     int64_t
         words; /* gguf: of the vocabulary; 0: the embedding's rows, the only ones that are run */
-    int64_t embed_width;  /* of an embedding that is not as wide as the rest: not run; 0: it is */
-    int64_t query_scalar; /* scores are divided by its root; 0: head width */
-    int64_t window;       /* of local layers: how it lies is said in attention.c */
-    int64_t
-        local_period; /* all layers but each so many-th are local; 0: `local` is filled already */
-    int64_t local_shift;    /* layers before the first of which the period is counted */
+    int64_t embed_width;    /* of an embedding that is not as wide as the rest: not run; 0: it is */
+    int64_t query_scalar;   /* scores are divided by its root; 0: head width */
     int64_t distance;       /* from which on all distances are in the last bucket */
-    int64_t local_first;    /* no layer before it is local */
     int64_t first_position; /* rows of the table of positions before that of a text's first token */
-    bool local[OTA_LAYERS_MOST];
+    int64_t unused_layers;  /* behind the last, which predict further tokens: not run */
     int64_t sizes[OTA_SIZES];
     double norm_epsilon;
     ota_activation activation, head_activation;
     ota_form form;
     ota_matrices matrices;
     ota_factors factors;
-    bool windowed; /* else `window` is of no layer */
-    bool tied;     /* a head that the file lacks is the embedding, and the other way round */
+    bool tied; /* a head that the file lacks is the embedding, and the other way round */
+    ota_local_config local;
+    ota_latent_config latent;
     ota_rope_config rope;
     ota_score_config scores;
     ota_bias_config biases;
@@ -165,6 +196,13 @@ typedef enum ota_role {
     OTA_VALUE_BIAS,
     OTA_MERGED, /* query, key and value in one */
     OTA_MERGED_BIAS,
+    OTA_QUERY_DOWN, /* latent attention: to fewer numbers, of which OTA_QUERY then makes queries */
+    OTA_QUERY_DOWN_BIAS,
+    OTA_QUERY_DOWN_NORM,
+    OTA_LATENT, /* to fewer numbers and the rotated ones of keys */
+    OTA_LATENT_BIAS,
+    OTA_LATENT_NORM,
+    OTA_EXPAND,     /* of which this makes, head by head, the rest of keys and values */
     OTA_QUERY_NORM, /* of each head, or of all as one row, before rotary positions */
     OTA_KEY_NORM,
     OTA_OUTPUT,
@@ -181,6 +219,14 @@ typedef enum ota_role {
     OTA_SINKS, /* of each head a logit without a key */
     OTA_ROUTER,
     OTA_ROUTER_BIAS,
+    OTA_ROUTER_CORRECTION, /* is added to weights where experts are chosen by them */
+    OTA_SHARED_UP,         /* of the MLP that every token has */
+    OTA_SHARED_UP_BIAS,
+    OTA_SHARED_GATE,
+    OTA_SHARED_GATE_BIAS,
+    OTA_SHARED_DOWN,
+    OTA_SHARED_DOWN_BIAS,
+    OTA_SHARED_ROUTER, /* that MLP is multiplied by 1 / (1 + exp(-w x)) */
     OTA_EXPERT_UP, /* of every expert one; gguf files have them in one tensor [experts, rows, columns] */
     OTA_EXPERT_UP_BIAS,
     OTA_EXPERT_GATE,
@@ -225,8 +271,10 @@ enum {
     OTA_OF_GATED = 1 << 11,   /* of gated layers alone */
     OTA_PACKED = 1 << 12,   /* codes, where ota_expert_config.packed says it; scales beside them */
     OTA_UNPACKED = 1 << 13, /* where it does not */
-    OTA_OF_MIXTURE = 1 << 14, /* of mixtures alone */
-    OTA_OF_DENSE = 1 << 15    /* of all others */
+    OTA_OF_MIXTURE = 1 << 14,    /* of layers that are mixtures */
+    OTA_OF_DENSE = 1 << 15,      /* of all others */
+    OTA_OF_QUERY_RANK = 1 << 16, /* where queries are made from fewer numbers */
+    OTA_OF_FULL_QUERY = 1 << 17  /* where they are not */
 };
 
 /* Tensors that are there together: all of them in all layers, or none. */
@@ -298,8 +346,12 @@ enum {
     OTA_ARCH_AFTER_PADDING = 1 << 16,  /* positions begin behind the padding token's number */
     OTA_ARCH_WINDOW_BOTH = 1 << 17,    /* the window counts both of its sides */
     OTA_ARCH_HUB_ALONE = 1 << 18,      /* no gguf files, though relatives have them */
-    OTA_ARCH_PROJECTION = 1 << 19, /* "feed_forward_proj" names the activation and says "gated-" */
-    OTA_ARCH_PACKED = 1 << 20      /* hub files may have packed experts */
+    OTA_ARCH_PROJECTION = 1 << 19,  /* "feed_forward_proj" names the activation and says "gated-" */
+    OTA_ARCH_PACKED = 1 << 20,      /* hub files may have packed experts */
+    OTA_ARCH_TOPK_METHOD = 1 << 21, /* "topk_method" says whether experts come in groups */
+    OTA_ARCH_DENSE_LAYERS =
+        1 << 22,              /* a list of config.json may name layers that are no mixtures */
+    OTA_ARCH_LATENT = 1 << 23 /* latent attention */
 };
 
 /* Settings and tensors of families are lists, which relatives share; one of no rows behind the last. */
@@ -369,6 +421,11 @@ const ota_architecture *ota_architecture_named(const char *name, bool gguf);
 void ota_architecture_list(bool gguf, char *text, size_t size);
 /* Whose settings lie in text_config of such a file; NULL: none. */
 const ota_architecture *ota_architecture_inside(const char *outer_type);
+/* Is the layer a mixture of experts? */
+static inline bool ota_config_is_mixture(const ota_config *config, int64_t layer) {
+    return config->sizes[OTA_SIZE_EXPERTS] > 0 && !config->experts.dense[layer];
+}
+
 /* The factor of scores q k^T in a layer. */
 double ota_config_scale(const ota_config *config, int64_t layer);
 

@@ -16,21 +16,69 @@ void ota_config_set(ota_config *config, const ota_config_key *key, double value)
 
 /* Which layers see a window, and which have no positions. */
 static void choose_layers(const ota_architecture *architecture, ota_config *config) {
-    if (!config->windowed) config->window = 0;
-    if (ota_architecture_has(architecture, OTA_ARCH_WINDOW_BOTH)) config->window /= 2;
+    if (!config->local.windowed) config->local.window = 0;
+    if (ota_architecture_has(architecture, OTA_ARCH_WINDOW_BOTH)) config->local.window /= 2;
     for (int64_t k = 0; config->rope.spared_period > 0 && k < config->layers; k++)
         config->rope.spared[k] = (k + 1) % config->rope.spared_period == 0;
     /* Where a list says which layers see a window it has been read already. */
-    for (int64_t k = 0; config->local_period > 0 && k < config->layers; k++)
-        config->local[k] = config->window > 0 && k >= config->local_first &&
-                           (ota_architecture_has(architecture, OTA_ARCH_SPARED)
-                                ? config->rope.spared[k]
-                                : (k + 1 - config->local_shift) % config->local_period != 0);
+    for (int64_t k = 0; config->local.period > 0 && k < config->layers; k++)
+        config->local.layers[k] = config->local.window > 0 && k >= config->local.first &&
+                                  (config->local.end == 0 || k < config->local.end) &&
+                                  (ota_architecture_has(architecture, OTA_ARCH_SPARED)
+                                       ? config->rope.spared[k]
+                                       : (k + 1 - config->local.shift) % config->local.period != 0);
+}
+
+static ota_status finish_experts(ota_config *config, const char *path, ota_error *error) {
+    ota_expert_config *experts = &config->experts;
+    int64_t *sizes = config->sizes;
+    const int64_t all = sizes[OTA_SIZE_EXPERTS];
+    if (experts->chosen > all || (experts->chosen < 1 && all > 0))
+        return ota_refuse_at(error, path, 0, "each token has %lld of %lld experts",
+                             (long long)experts->chosen, (long long)all);
+    if (sizes[OTA_SIZE_EXPERT_INNER] == 0) sizes[OTA_SIZE_EXPERT_INNER] = sizes[OTA_SIZE_INNER];
+    if (sizes[OTA_SIZE_SHARED_INNER] == 0)
+        sizes[OTA_SIZE_SHARED_INNER] = experts->shared * sizes[OTA_SIZE_EXPERT_INNER];
+    for (int64_t k = 0; k < config->layers; k++)
+        experts->dense[k] |=
+            k < experts->first || (experts->period > 0 && (k + 1) % experts->period != 0);
+    if (experts->groups == 0) return OTA_OK;
+    const int64_t size = all / experts->groups;
+    if (all % experts->groups != 0 || experts->groups_chosen < 1 ||
+        experts->groups_chosen > experts->groups || size < experts->group_best ||
+        experts->chosen > experts->groups_chosen * size)
+        return ota_refuse_at(error, path, 0,
+                             "%lld of %lld experts do not come from %lld of %lld groups",
+                             (long long)experts->chosen, (long long)all,
+                             (long long)experts->groups_chosen, (long long)experts->groups);
+    return OTA_OK;
+}
+
+/* A head of latent attention is what is not rotated and what is. */
+static ota_status finish_latent(ota_config *config, const char *path, ota_error *error) {
+    const ota_rope_scaling *scaling = &config->rope.scaling;
+    config->head_width = config->latent.plain + config->rotary_width;
+    if (config->kv_heads != 0 && config->kv_heads != config->heads)
+        return ota_refuse_at(error, path, 0, "latent attention has as many key heads as heads");
+    if (scaling->kind == OTA_ROPE_YARN && scaling->scale_all > 0 && scaling->factor > 1) {
+        const double scale = 0.1 * scaling->scale_all * __builtin_log(scaling->factor) + 1;
+        config->scores.factor = scale * scale / __builtin_sqrt((double)config->head_width);
+    } else if (scaling->kind != OTA_ROPE_PLAIN && scaling->kind != OTA_ROPE_YARN) {
+        (void)ota_refuse_at(
+            error, path, 0,
+            "rotary positions of latent attention are scaled otherwise than by yarn");
+        return ota_advise(error, OTA_UNSUPPORTED, "default and yarn are carried out");
+    }
+    return OTA_OK;
 }
 
 static ota_status finish_heads(const ota_architecture *architecture, ota_config *config,
                                const char *path, ota_error *error) {
     const int64_t width = config->sizes[OTA_SIZE_WIDTH];
+    if (ota_architecture_has(architecture, OTA_ARCH_LATENT)) {
+        const ota_status status = finish_latent(config, path, error);
+        if (status != OTA_OK) return status;
+    }
     if (config->form.single_key && !config->form.key_groups) config->kv_heads = 1;
     if (config->kv_heads == 0) config->kv_heads = config->heads;
     if (config->head_width == 0 && !ota_architecture_has(architecture, OTA_ARCH_PARTIAL))
@@ -44,10 +92,7 @@ static ota_status finish_heads(const ota_architecture *architecture, ota_config 
     if (config->heads % config->kv_heads != 0)
         return ota_refuse_at(error, path, 0, "%lld heads are no multiple of %lld key heads",
                              (long long)config->heads, (long long)config->kv_heads);
-    if (config->value_width != 0 && config->value_width != config->head_width)
-        return ota_refuse_at(error, path, 0,
-                             "values of %lld numbers and keys of %lld are not run together",
-                             (long long)config->value_width, (long long)config->head_width);
+    if (config->value_width == 0) config->value_width = config->head_width;
     return OTA_OK;
 }
 
@@ -57,7 +102,7 @@ static ota_status finish_rope(const ota_architecture *architecture, ota_config *
     if (config->rotary_width == 0)
         config->rotary_width = (int64_t)((double)config->head_width * rope->share);
     if (config->rotary_width != config->head_width &&
-        !ota_architecture_has(architecture, OTA_ARCH_PARTIAL))
+        !ota_architecture_has(architecture, OTA_ARCH_PARTIAL | OTA_ARCH_LATENT))
         return ota_refuse_at(error, path, 0,
                              "%lld of %lld numbers of a head are rotated; only all of them are run",
                              (long long)config->rotary_width, (long long)config->head_width);
@@ -96,11 +141,8 @@ ota_status ota_config_finish(const ota_architecture *architecture, ota_config *c
                              (long long)config->words, (long long)sizes[OTA_SIZE_VOCABULARY]);
     if (!(config->norm_epsilon > 0) || !(config->norm_epsilon < 1))
         return ota_refuse_at(error, path, 0, "the norm's epsilon must lie between 0 and 1");
-    if (config->experts.chosen > sizes[OTA_SIZE_EXPERTS] ||
-        (config->experts.chosen < 1 && sizes[OTA_SIZE_EXPERTS] > 0))
-        return ota_refuse_at(error, path, 0, "each token has %lld of %lld experts",
-                             (long long)config->experts.chosen, (long long)sizes[OTA_SIZE_EXPERTS]);
-    if (sizes[OTA_SIZE_EXPERT_INNER] == 0) sizes[OTA_SIZE_EXPERT_INNER] = sizes[OTA_SIZE_INNER];
+    status = finish_experts(config, path, error);
+    if (status != OTA_OK) return status;
     if (sizes[OTA_SIZE_BUCKETS] > 0 && config->distance <= sizes[OTA_SIZE_BUCKETS] / 4)
         return ota_refuse_at(error, path, 0,
                              "distances below %lld have buckets of their own, and from %lld on all "
@@ -126,11 +168,20 @@ ota_status ota_config_finish(const ota_architecture *architecture, ota_config *c
         return ota_refuse_at(error, path, 0, "the table of positions has none for a text");
     sizes[OTA_SIZE_QUERY] = config->heads * config->head_width;
     sizes[OTA_SIZE_KEY] = config->kv_heads * config->head_width;
+    sizes[OTA_SIZE_VALUE] = config->kv_heads * config->value_width;
+    sizes[OTA_SIZE_MIXED] = config->heads * config->value_width;
+    sizes[OTA_SIZE_LATENT] = sizes[OTA_SIZE_KEY_RANK] + config->rotary_width;
+    sizes[OTA_SIZE_EXPANDED] = config->heads * (config->latent.plain + config->value_width);
+    sizes[OTA_SIZE_ONE] = 1;
     sizes[OTA_SIZE_HEAD] = config->head_width;
     sizes[OTA_SIZE_HEADS] = config->heads;
     sizes[OTA_SIZE_EXPERT_MERGED] = 2 * sizes[OTA_SIZE_EXPERT_INNER];
     sizes[OTA_SIZE_PAIRS] = config->rotary_width / 2;
-    sizes[OTA_SIZE_MERGED] = sizes[OTA_SIZE_QUERY] + 2 * sizes[OTA_SIZE_KEY];
+    sizes[OTA_SIZE_MERGED] = sizes[OTA_SIZE_QUERY] + sizes[OTA_SIZE_KEY] + sizes[OTA_SIZE_VALUE];
+    if (config->matrices.merged_by_group && config->value_width != config->head_width)
+        return ota_refuse_at(error, path, 0,
+                             "values of %lld numbers and keys of %lld are not run together",
+                             (long long)config->value_width, (long long)config->head_width);
     return OTA_OK;
 }
 

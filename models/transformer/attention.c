@@ -1,6 +1,6 @@
 /* Attention of one layer, by plans of otattn.h and nothing else.
  *
- *   merged [batch, count, heads q | kv heads k | kv heads v]  ->  mixed [batch, count, heads, head width]
+ *   merged [batch, count, heads q | kv heads k | kv heads v]  ->  mixed [batch, count, heads, value width]
  *
  * A plan is made once for a method and the shapes of a run, then pointed at each layer. Heads that
  * share one method are solved together, else one by one. With a cache that holds earlier tokens the
@@ -27,22 +27,25 @@ static ota_array rows_of(const float *data, int64_t batch, int64_t heads, int64_
     return array;
 }
 
-/* Part of `merged` that starts at column `column`; head by head `heads` of them from `head`. */
-static ota_array merged_part(const ota_session *s, int64_t column, int64_t head, int64_t heads) {
-    const int64_t stride = ota_model_size(s->model, OTA_SIZE_MERGED);
-    const int64_t width = s->model->config.head_width;
-    return rows_of(s->buffers.merged + column + head * width, s->run.now->batch, heads,
+/* Heads of so many numbers, `count` of them from `first` on. */
+typedef struct head_range {
+    int64_t first, count, width;
+} head_range;
+
+/* Part of `merged` that starts at column `column`. */
+static ota_array merged_part(const ota_session *s, int64_t column, head_range heads) {
+    const int64_t stride = ota_model_size(s->model, OTA_SIZE_MERGED), width = heads.width;
+    return rows_of(s->buffers.merged + column + heads.first * width, s->run.now->batch, heads.count,
                    s->run.now->count, width, stride, width, s->run.now->count * stride);
 }
 
-static ota_array cache_part(const ota_session *s, const float *cache, int64_t layer, int64_t head,
-                            int64_t heads) {
-    const ota_config *config = &s->model->config;
-    const int64_t rows = s->options.cache, head_floats = rows * config->head_width;
-    const int64_t batch_floats = config->kv_heads * head_floats;
-    return rows_of(cache + layer * s->options.batch * batch_floats + head * head_floats,
-                   s->run.now->batch, heads, rows, config->head_width, config->head_width,
-                   head_floats, batch_floats);
+static ota_array cache_part(const ota_session *s, const float *cache, int64_t layer,
+                            head_range heads) {
+    const int64_t rows = s->options.cache, head_floats = rows * heads.width;
+    const int64_t batch_floats = s->model->config.kv_heads * head_floats;
+    return rows_of(cache + layer * s->options.batch * batch_floats + heads.first * head_floats,
+                   s->run.now->batch, heads.count, rows, heads.width, heads.width, head_floats,
+                   batch_floats);
 }
 
 static void set_inputs(const ota_session *s, const view *v, ota_problem *problem,
@@ -53,13 +56,16 @@ static void set_inputs(const ota_session *s, const view *v, ota_problem *problem
     const int64_t head = one ? v->head : 0, kv_head = head / group;
     const int64_t kv_heads = one ? 1 : config->kv_heads;
     const int64_t query = ota_model_size(s->model, OTA_SIZE_QUERY);
-    problem->queries = merged_part(s, 0, head, one ? 1 : config->heads);
+    const head_range keys = {kv_head, kv_heads, config->head_width};
+    const head_range mixed = {kv_head, kv_heads, config->value_width};
+    problem->queries =
+        merged_part(s, 0, (head_range){head, one ? 1 : config->heads, config->head_width});
     if (v->decoding) {
-        problem->keys = cache_part(s, s->cache.keys, v->layer, kv_head, kv_heads);
-        *values = cache_part(s, s->cache.values, v->layer, kv_head, kv_heads);
+        problem->keys = cache_part(s, s->cache.keys, v->layer, keys);
+        *values = cache_part(s, s->cache.values, v->layer, mixed);
     } else {
-        problem->keys = merged_part(s, query, kv_head, kv_heads);
-        *values = merged_part(s, query + ota_model_size(s->model, OTA_SIZE_KEY), kv_head, kv_heads);
+        problem->keys = merged_part(s, query, keys);
+        *values = merged_part(s, query + ota_model_size(s->model, OTA_SIZE_KEY), mixed);
     }
 }
 
@@ -98,11 +104,11 @@ static void set_rules(ota_session *s, const view *v, ota_plan_slot *slot, ota_pr
                                                 .left = s->methods.window[0],
                                                 .right = s->methods.window[1]};
     /* Of a causal model the token itself is one of the window, else the window lies on both sides of it. */
-    if (config->local[v->layer])
+    if (config->local.layers[v->layer])
         slot->supports[count++] =
             (ota_support){.kind = OTA_SUPPORT_WINDOW,
-                          .left = config->window - (config->scores.causal ? 1 : 0),
-                          .right = config->scores.causal ? -1 : config->window};
+                          .left = config->local.window - (config->scores.causal ? 1 : 0),
+                          .right = config->scores.causal ? -1 : config->local.window};
     if (slot->padded)
         slot->supports[count++] = (ota_support){
             .kind = OTA_SUPPORT_LENGTHS,
@@ -149,9 +155,9 @@ static ota_status grow_slots(ota_session *s) {
 
 static ota_status find_slot(ota_session *s, const view *v, int method, ota_plan_slot **out) {
     const ota_config *config = &s->model->config;
-    const int64_t layer = config->scores.scaled_by_layer ? v->layer
-                          : config->local[v->layer]      ? LOCAL_LAYER
-                                                         : ANY_LAYER;
+    const int64_t layer = config->scores.scaled_by_layer   ? v->layer
+                          : config->local.layers[v->layer] ? LOCAL_LAYER
+                                                           : ANY_LAYER;
     const bool padded = s->run.now->lengths != NULL && !v->decoding;
     for (int k = 0; k < s->plans.count; k++) {
         ota_plan_slot *slot = &s->plans.slots[k];
@@ -191,7 +197,7 @@ ota_status ota_session_bind(ota_session *s, const view *v, int method, ota_plan_
     options.cpu = s->options.cpu;
     options.cancel = s->options.cancel;
     options.deadline_ns = s->options.deadline_ns;
-    status = ota_plan_create(&(*slot)->plan, &problem, s->model->config.head_width, &options,
+    status = ota_plan_create(&(*slot)->plan, &problem, s->model->config.value_width, &options,
                              s->run.error);
     if (status < 0) s->plans.count--;
     return status;
@@ -244,7 +250,7 @@ ota_status ota_session_verdict(ota_session *s, const view *v, ota_status status)
 static ota_status solve(ota_session *s, const view *v, int method) {
     const ota_config *config = &s->model->config;
     const ota_problem *rules = &s->methods.items[method].problem;
-    const int64_t query = ota_model_size(s->model, OTA_SIZE_QUERY), width = config->head_width;
+    const int64_t mixed = ota_model_size(s->model, OTA_SIZE_MIXED), width = config->value_width;
     const int64_t head = v->head >= 0 ? v->head : 0, heads = v->head >= 0 ? 1 : config->heads;
     const int64_t keys = v->decoding ? s->options.cache : s->run.now->count;
     ota_plan_slot *slot = NULL;
@@ -253,7 +259,7 @@ static ota_status solve(ota_session *s, const view *v, int method) {
     if (status < 0) return say_where(s, v, status);
     ota_plan_set_deadline(slot->plan, s->options.deadline_ns);
     arrays.out = rows_of(s->buffers.mixed + head * width, s->run.now->batch, heads,
-                         s->run.now->count, width, query, width, s->run.now->count * query);
+                         s->run.now->count, width, mixed, width, s->run.now->count * mixed);
     ota_session_ask(s, v, &arrays);
     if (s->cache.remaining != NULL && rules->columns == OTA_COLUMNS_ONLINE) {
         arrays.remaining = remaining_part(s, v, keys);

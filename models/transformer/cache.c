@@ -1,4 +1,4 @@
-/* The KV cache: keys and values [layers, batch, kv heads, cache, head width] of every token so far, keys
+/* The KV cache: keys and values [layers, batch, kv heads, cache, head width or value width] of every token so far, keys
  * already rotated; and, for online columns, what is left of every key's capacity. */
 #include "session.h"
 
@@ -7,30 +7,33 @@
 
 ota_status ota_session_cache_create(ota_session *s, ota_error *error) {
     const ota_config *config = &s->model->config;
-    size_t rows, floats;
+    size_t rows, keys, values;
     bool online = false;
     for (int k = 0; k < s->methods.count; k++)
         online = online || s->methods.items[k].problem.columns == OTA_COLUMNS_ONLINE;
     if (s->options.cache == 0) return OTA_OK;
     if (__builtin_mul_overflow((size_t)(config->layers * config->heads),
                                (size_t)s->options.batch * (size_t)s->options.cache, &rows) ||
-        __builtin_mul_overflow(rows, (size_t)config->head_width * sizeof(double), &floats))
+        __builtin_mul_overflow(rows, (size_t)config->head_width * sizeof(double), &keys) ||
+        __builtin_mul_overflow(rows, (size_t)config->value_width * sizeof(double), &values))
         return ota_refuse(error, OTA_EOVERFLOW, "the cache is larger than any memory");
-    floats = rows / (size_t)config->heads * (size_t)(config->kv_heads * config->head_width);
-    s->cache.keys = calloc(floats, sizeof *s->cache.keys);
-    s->cache.values = calloc(floats, sizeof *s->cache.values);
+    keys = rows / (size_t)config->heads * (size_t)(config->kv_heads * config->head_width);
+    values = rows / (size_t)config->heads * (size_t)(config->kv_heads * config->value_width);
+    s->cache.keys = calloc(keys, sizeof *s->cache.keys);
+    s->cache.values = calloc(values, sizeof *s->cache.values);
     if (online) s->cache.remaining = calloc(rows, sizeof *s->cache.remaining);
     if (s->cache.keys == NULL || s->cache.values == NULL || (online && s->cache.remaining == NULL))
         return ota_refuse(error, OTA_ENOMEM, "no memory is left for a cache of %lld positions",
                           (long long)s->options.cache);
     s->bytes +=
-        2 * floats * sizeof *s->cache.keys + (online ? rows * sizeof *s->cache.remaining : 0);
+        (keys + values) * sizeof *s->cache.keys + (online ? rows * sizeof *s->cache.remaining : 0);
     return OTA_OK;
 }
 
-static void append(const ota_session *s, float *cache, int64_t column, int64_t layer) {
+static void append(const ota_session *s, float *cache, int64_t column, int64_t width,
+                   int64_t layer) {
     const ota_config *config = &s->model->config;
-    const int64_t stride = ota_model_size(s->model, OTA_SIZE_MERGED), width = config->head_width;
+    const int64_t stride = ota_model_size(s->model, OTA_SIZE_MERGED);
     for (int64_t b = 0; b < s->run.now->batch; b++) {
         for (int64_t head = 0; head < config->kv_heads; head++) {
             float *to = cache + (((layer * s->options.batch + b) * config->kv_heads + head) *
@@ -48,6 +51,7 @@ static void append(const ota_session *s, float *cache, int64_t column, int64_t l
 void ota_session_cache_append(ota_session *s, int64_t layer) {
     const int64_t query = ota_model_size(s->model, OTA_SIZE_QUERY);
     if (s->options.cache == 0) return;
-    append(s, s->cache.keys, query, layer);
-    append(s, s->cache.values, query + ota_model_size(s->model, OTA_SIZE_KEY), layer);
+    append(s, s->cache.keys, query, s->model->config.head_width, layer);
+    append(s, s->cache.values, query + ota_model_size(s->model, OTA_SIZE_KEY),
+           s->model->config.value_width, layer);
 }

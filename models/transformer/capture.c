@@ -48,13 +48,13 @@ static const point_row points[OTA_POINTS] = {
     [OTA_POINT_NORMALIZED_1] = {"ln1.hook_normalized", PRE_NORM, TOKENS, OTA_SIZE_WIDTH, NULL},
     [OTA_POINT_QUERY] = {"attn.hook_q", ANY, HEADS_OF_TOKENS, OTA_SIZE_QUERY, NULL},
     [OTA_POINT_KEY] = {"attn.hook_k", ANY, HEADS_OF_TOKENS, OTA_SIZE_KEY, NULL},
-    [OTA_POINT_VALUE] = {"attn.hook_v", ANY, HEADS_OF_TOKENS, OTA_SIZE_KEY, NULL},
+    [OTA_POINT_VALUE] = {"attn.hook_v", ANY, HEADS_OF_TOKENS, OTA_SIZE_VALUE, NULL},
     [OTA_POINT_ROTATED_QUERY] = {"attn.hook_rot_q", ROTARY, HEADS_OF_TOKENS, OTA_SIZE_QUERY, NULL},
     [OTA_POINT_ROTATED_KEY] = {"attn.hook_rot_k", ROTARY, HEADS_OF_TOKENS, OTA_SIZE_KEY, NULL},
     [OTA_POINT_SCORES] = {"attn.hook_attn_scores", ANY, PAIRS, OTA_SIZE_NONE, NULL},
     [OTA_POINT_PATTERN] = {"attn.hook_pattern", ANY, PAIRS, OTA_SIZE_NONE, NULL},
     [OTA_POINT_RECEIVER] = {"attn.hook_receiver", ANY, KEYS, OTA_SIZE_NONE, of_weights},
-    [OTA_POINT_MIXED] = {"attn.hook_z", ANY, HEADS_OF_TOKENS, OTA_SIZE_QUERY, NULL},
+    [OTA_POINT_MIXED] = {"attn.hook_z", ANY, HEADS_OF_TOKENS, OTA_SIZE_MIXED, NULL},
     [OTA_POINT_RESULT] = {"attn.hook_result", ANY, HEADS_OF_TOKENS, OTA_SIZE_WIDTH, of_results},
     [OTA_POINT_ATTENTION_OUT] = {"hook_attn_out", ANY, TOKENS, OTA_SIZE_WIDTH, NULL},
     [OTA_POINT_RESID_MID] = {"hook_resid_mid", ANY, TOKENS, OTA_SIZE_WIDTH, NULL},
@@ -79,9 +79,9 @@ static bool in_block(ota_point point) {
     return point >= OTA_POINT_RESID_PRE && point < OTA_POINT_FINAL_SCALE;
 }
 
-static bool exists(const ota_model *model, ota_point point) {
+static bool exists(const ota_model *model, ota_point point, int64_t layer) {
     const ota_architecture *row = model->architecture;
-    const ota_weight *block = model->blocks->weights, *whole = model->weights;
+    const ota_weight *block = model->blocks[layer].weights, *whole = model->weights;
     const bool post = model->config.form.post_norm;
     const struct {
         unsigned need;
@@ -98,7 +98,7 @@ static bool exists(const ota_model *model, ota_point point) {
         {EMBED_NORM, ota_weight_present(&whole[OTA_EMBED_NORM])},
         {LEARNED, ota_weight_present(&whole[OTA_POSITION])},
         /* Experts are not captured one by one. */
-        {DENSE, model->config.sizes[OTA_SIZE_EXPERTS] == 0},
+        {DENSE, !ota_config_is_mixture(&model->config, layer)},
         {GATED, model->config.matrices.gated},
     };
     unsigned has = 0;
@@ -119,19 +119,20 @@ static void visit_points(const ota_model *model,
                          bool (*visit)(void *context, ota_point point, int64_t layer),
                          void *context) {
     for (int p = 0; p < OTA_POINT_RESID_PRE; p++)
-        if (exists(model, (ota_point)p) && visit(context, (ota_point)p, 0)) return;
+        if (exists(model, (ota_point)p, 0) && visit(context, (ota_point)p, 0)) return;
     for (int64_t layer = 0; layer < model->config.layers; layer++)
         for (int p = OTA_POINT_RESID_PRE; p < OTA_POINT_FINAL_SCALE; p++)
-            if (exists(model, (ota_point)p) && visit(context, (ota_point)p, layer)) return;
+            if (exists(model, (ota_point)p, layer) && visit(context, (ota_point)p, layer)) return;
     for (int p = OTA_POINT_FINAL_SCALE; p < OTA_POINTS; p++)
-        if (exists(model, (ota_point)p) && visit(context, (ota_point)p, 0)) return;
+        if (exists(model, (ota_point)p, 0) && visit(context, (ota_point)p, 0)) return;
 }
 
 /* ---- shapes ---- */
 
 static int64_t heads_of(const ota_config *config, ota_point point) {
     if (points[point].form == TOKENS) return 1;
-    return points[point].width == OTA_SIZE_KEY ? config->kv_heads : config->heads;
+    const ota_size width = points[point].width;
+    return width == OTA_SIZE_KEY || width == OTA_SIZE_VALUE ? config->kv_heads : config->heads;
 }
 
 static int64_t columns_of(const ota_config *config, ota_point point) {

@@ -6,6 +6,7 @@
  *   gated       down (act(gate h) * up h) in place of down act(up h)
  *   norms that not all have: in front; of each head of q and k, or of all; of what O and down give
  *   factors     of the embedding, of what O and down give
+ *   elsewhere   W of latent attention (latent.c), down act(up x) of a mixture (mixture.c)
  *
  * x (buffers.residual), h (buffers.branch) [batch * count, width]; merged [batch * count, q | k | v]; inner [batch * count, inner]. */
 #include "session.h"
@@ -193,7 +194,7 @@ static void rotate_rows(void *context, int64_t index, int worker) {
                    config->sizes[OTA_SIZE_KEY]);
         for (int64_t head = 0; r->cosines != NULL && head < config->heads + config->kv_heads;
              head++)
-            rotate_head(r, row + head * config->head_width,
+            rotate_head(r, row + head * config->head_width + config->latent.plain,
                         s->run.now->first + i % s->run.now->count);
     }
 }
@@ -233,6 +234,10 @@ static void project(ota_session *s, const ota_block *block, const float *h, int6
     const int64_t *size = s->model->config.sizes;
     const ota_weight *w = block->weights;
     const int64_t width = size[OTA_SIZE_WIDTH], stride = size[OTA_SIZE_MERGED];
+    if (ota_weight_present(&w[OTA_LATENT])) {
+        ota_session_project_latent(s, block, h, rows);
+        return;
+    }
     if (ota_weight_present(&w[OTA_MERGED])) {
         ota_linear(s, &w[OTA_MERGED], &w[OTA_MERGED_BIAS], h, width, rows, s->buffers.merged,
                    stride);
@@ -254,7 +259,7 @@ static int64_t rotation_table(const ota_session *s, int64_t layer) {
     const bool is_long = config->rope.scaling.kind == OTA_ROPE_LONG;
     const int64_t end = s->run.now->first + s->run.now->count;
     const bool other = is_long ? (double)end > config->rope.scaling.original
-                               : config->rope.local_base > 0 && config->local[layer];
+                               : config->rope.local_base > 0 && config->local.layers[layer];
     return other ? s->rotations.positions * (config->rotary_width / 2) : 0;
 }
 
@@ -311,15 +316,15 @@ static void finish_branch(ota_session *s, int64_t layer, ota_role norm, int64_t 
 static ota_status attend(ota_session *s, int64_t layer, int64_t rows) {
     const ota_block *block = &s->model->blocks[layer];
     const ota_config *config = &s->model->config;
-    const int64_t width = config->sizes[OTA_SIZE_WIDTH], query = config->sizes[OTA_SIZE_QUERY];
+    const int64_t width = config->sizes[OTA_SIZE_WIDTH], mixed = config->sizes[OTA_SIZE_MIXED];
     ota_status status = make_keys(s, layer, rows);
     if (status == OTA_OK) status = ota_session_weights(s, layer);
     if (status == OTA_OK)
-        status = ota_session_capture(s, OTA_POINT_MIXED, layer, s->buffers.mixed, query);
+        status = ota_session_capture(s, OTA_POINT_MIXED, layer, s->buffers.mixed, mixed);
     if (status == OTA_OK) status = ota_session_capture_result(s, layer);
     if (status != OTA_OK) return status;
     ota_linear(s, &block->weights[OTA_OUTPUT], &block->weights[OTA_OUTPUT_BIAS], s->buffers.mixed,
-               query, rows, s->buffers.branch, width);
+               mixed, rows, s->buffers.branch, width);
     finish_branch(s, layer, OTA_NORM_1_BEHIND, rows);
     return ota_session_capture(s, OTA_POINT_ATTENTION_OUT, layer, s->buffers.branch, width);
 }

@@ -53,13 +53,22 @@ static ota_status make(ota_session *s, int64_t rows, int64_t columns, float **ou
 static ota_status make_buffers(ota_session *s, ota_error *error) {
     const int64_t *size = s->model->config.sizes;
     const int64_t rows = s->options.batch * s->options.tokens;
-    const int64_t width = ota_int_max(size[OTA_SIZE_WIDTH], size[OTA_SIZE_QUERY]);
-    const int64_t inner = ota_int_max(size[OTA_SIZE_INNER], size[OTA_SIZE_EXPERT_INNER]);
-    s->buffers.panel = OTA_PANEL_ROWS * ota_int_max(width, inner);
+    const int64_t mixed = ota_int_max(size[OTA_SIZE_MIXED], size[OTA_SIZE_VALUE]);
+    const int64_t width =
+        ota_int_max(size[OTA_SIZE_WIDTH], ota_int_max(size[OTA_SIZE_QUERY], mixed));
+    const int64_t inner =
+        ota_int_max(size[OTA_SIZE_INNER],
+                    ota_int_max(size[OTA_SIZE_EXPERT_INNER], size[OTA_SIZE_SHARED_INNER]));
+    const bool is_latent = ota_architecture_has(s->model->architecture, OTA_ARCH_LATENT);
+    const int64_t latent = ota_int_max(size[OTA_SIZE_LATENT], size[OTA_SIZE_QUERY_RANK]);
+    s->buffers.panel = OTA_PANEL_ROWS * ota_int_max(ota_int_max(width, latent), inner);
     ota_status status = make(s, rows, width, &s->buffers.residual, error);
     if (status == OTA_OK) status = make(s, rows, width, &s->buffers.branch, error);
     if (status == OTA_OK) status = make(s, rows, size[OTA_SIZE_MERGED], &s->buffers.merged, error);
-    if (status == OTA_OK) status = make(s, rows, size[OTA_SIZE_QUERY], &s->buffers.mixed, error);
+    if (status == OTA_OK) status = make(s, rows, size[OTA_SIZE_MIXED], &s->buffers.mixed, error);
+    if (status == OTA_OK && is_latent) status = make(s, rows, latent, &s->buffers.latent, error);
+    if (status == OTA_OK && is_latent)
+        status = make(s, rows, size[OTA_SIZE_EXPANDED], &s->buffers.expanded, error);
     if (status == OTA_OK) status = make(s, rows, inner, &s->buffers.inner, error);
     if (status == OTA_OK && s->model->config.matrices.gated)
         status = make(s, rows, inner, &s->buffers.gate, error);
@@ -250,12 +259,12 @@ void ota_session_free(ota_session *s) {
     ota_session_free_mixture(s);
     free(s->plans.slots);
     ota_pool_free(s->pool);
-    float *const buffers[] = {s->buffers.residual, s->buffers.branch,   s->buffers.merged,
-                              s->buffers.mixed,    s->buffers.zeros,    s->buffers.inner,
-                              s->buffers.gate,     s->buffers.spare,    s->buffers.beside,
-                              s->buffers.panels,   s->buffers.receiver, s->rotations.cosines,
-                              s->slopes,           s->relative,         s->rotations.sines,
-                              s->cache.keys,       s->cache.values};
+    float *const buffers[] = {
+        s->buffers.residual, s->buffers.branch, s->buffers.merged,   s->buffers.mixed,
+        s->buffers.zeros,    s->buffers.inner,  s->buffers.gate,     s->buffers.spare,
+        s->buffers.beside,   s->buffers.panels, s->buffers.receiver, s->rotations.cosines,
+        s->slopes,           s->relative,       s->rotations.sines,  s->cache.keys,
+        s->cache.values,     s->buffers.latent, s->buffers.expanded};
     for (size_t k = 0; k < sizeof buffers / sizeof *buffers; k++) free(buffers[k]);
     free(s->cache.remaining);
     free(s->run.lengths);

@@ -80,6 +80,7 @@ typedef struct ota_session_buffers {
     float *branch;               /* what goes into or comes out of an attention or MLP */
     float *beside;               /* what goes into the MLP of a parallel block */
     float *merged, *mixed;       /* queries, keys and values; what attention makes of them */
+    float *latent, *expanded;    /* of latent attention (latent.c) */
     float *inner, *gate, *spare; /* of an MLP */
     float *panels;               /* [threads][panel] decoded rows of weights */
     int64_t panel;               /* floats of one */
@@ -123,13 +124,14 @@ typedef struct ota_mixture {
     float *floats;
     float *router;          /* [rows, experts] */
     float *taken, *weights; /* [rows, chosen]; of the rows at hand */
+    float *ranked;          /* [experts] by which a row's experts are chosen */
     float *gathered, *sum;  /* [rows, width] */
     float *merged;          /* [rows, 2 inner] where gate and up come in turn */
     int64_t *chosen, *list; /* [rows, chosen]; the rows at hand */
 } ota_mixture;
 
 typedef struct ota_session_cache {
-    float *keys, *values; /* [layers, batch, kv heads, cache, head width] */
+    float *keys, *values; /* [layers, batch, kv heads, cache, head width or value width] */
     double *remaining;    /* [layers, batch, heads, cache], where columns are online */
     int64_t filled;       /* positions */
 } ota_session_cache;
@@ -235,6 +237,10 @@ bool ota_session_sink(const ota_session *session, int64_t layer, int64_t head, o
 /* OTA_OK, or what a call on these heads failed with, with the layer and head in its sentence. */
 ota_status ota_session_verdict(ota_session *session, const ota_view *view, ota_status status);
 void ota_session_free_plans(ota_session *session);
+
+/* latent.c: buffers.merged of the block's input, before positions */
+void ota_session_project_latent(ota_session *session, const ota_block *block, const float *h,
+                                int64_t rows);
 
 /* mixture.c: `input` [rows, width] -> out */
 void ota_session_mixture(ota_session *session, int64_t layer, const float *input, int64_t rows,

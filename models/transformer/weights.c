@@ -274,12 +274,12 @@ static void mix_row(void *context, int64_t i, int worker) {
     enum { COLUMNS = 64 };
     const mixing *m = context;
     const ota_session *s = m->w->s;
-    const int64_t width = s->model->config.head_width, keys = m->w->keys;
+    const int64_t width = s->model->config.value_width, keys = m->w->keys;
     const int64_t token = m->at->sequence * m->w->count + m->at->first + i;
     const float *p = s->weights.block + i * keys;
     const float *values = (const float *)m->values.data + m->at->sequence * m->values.stride[0];
     float *out =
-        s->buffers.mixed + token * ota_model_size(s->model, OTA_SIZE_QUERY) + m->at->head * width;
+        s->buffers.mixed + token * ota_model_size(s->model, OTA_SIZE_MIXED) + m->at->head * width;
     (void)worker;
     for (int64_t c = 0; c < width; c += COLUMNS) {
         const int64_t columns = ota_int_min(COLUMNS, width - c);
@@ -489,7 +489,7 @@ ota_status ota_session_weights(ota_session *s, int64_t layer) {
 ota_status ota_session_capture_result(ota_session *s, int64_t layer) {
     const ota_config *config = &s->model->config;
     const int64_t heads = config->heads, width = config->sizes[OTA_SIZE_WIDTH];
-    const int64_t query = config->sizes[OTA_SIZE_QUERY], part = query / heads;
+    const int64_t mixed = config->sizes[OTA_SIZE_MIXED], part = mixed / heads;
     const int64_t rows = s->run.now->batch * s->run.now->count;
     const int64_t most =
         s->run.now->block_rows > 0 ? ota_int_min(s->run.now->block_rows, rows) : rows;
@@ -505,13 +505,13 @@ ota_status ota_session_capture_result(ota_session *s, int64_t layer) {
                              .head = -1,
                              .token = first % s->run.now->count};
         for (int64_t head = 0; head < heads; head++) {
-            memset(s->buffers.spare, 0, (size_t)(block.rows * query) * sizeof(float));
+            memset(s->buffers.spare, 0, (size_t)(block.rows * mixed) * sizeof(float));
             for (int64_t i = 0; i < block.rows; i++)
-                memcpy(s->buffers.spare + i * query + head * part,
-                       s->buffers.mixed + (first + i) * query + head * part,
+                memcpy(s->buffers.spare + i * mixed + head * part,
+                       s->buffers.mixed + (first + i) * mixed + head * part,
                        (size_t)part * sizeof(float));
             ota_linear(s, &s->model->blocks[layer].weights[OTA_OUTPUT], NULL, s->buffers.spare,
-                       query, block.rows, s->weights.whole + head * width, heads * width);
+                       mixed, block.rows, s->weights.whole + head * width, heads * width);
         }
         status = ota_session_hand_over(s, OTA_POINT_RESULT, layer, &block);
     }

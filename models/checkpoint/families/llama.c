@@ -8,7 +8,8 @@
  *   olmo2     x += norm(O attention(rope norm q, rope norm k, v));  x += norm(MLP x);  norms of all heads at once
  *   smollm3   each fourth layer has no positions
  *   mixtral   the MLPs of some experts for every token, weighed by softmax(router norm x) of those
- *   qwen3_moe the same with the norms of qwen3
+ *   qwen2_moe the same with the biases of qwen2, and an MLP that every token has, times 1 / (1 + exp(-w x)); layers may be no mixtures
+ *   qwen3_moe the same with the norms of qwen3 and without that MLP
  *   gpt_oss   a mixture with biases and an activation of its own; a sink logit of each head; each second layer sees a window
  *   granite   embedding, scores, what blocks add and logits are scaled */
 #include "rows.h"
@@ -44,14 +45,14 @@ static const ota_tensor_row norm_rows[] = {
 static const ota_tensor_row attention_rows[] = {
     PLAIN(OTA_QUERY, "layers.%lld.self_attn.q_proj", "blk.%lld.attn_q", QUERY, WIDTH, 0),
     PLAIN(OTA_KEY, "layers.%lld.self_attn.k_proj", "blk.%lld.attn_k", KEY, WIDTH, 0),
-    PLAIN(OTA_VALUE, "layers.%lld.self_attn.v_proj", "blk.%lld.attn_v", KEY, WIDTH, 0),
-    PLAIN(OTA_OUTPUT, "layers.%lld.self_attn.o_proj", "blk.%lld.attn_output", WIDTH, QUERY, 0),
+    PLAIN(OTA_VALUE, "layers.%lld.self_attn.v_proj", "blk.%lld.attn_v", VALUE, WIDTH, 0),
+    PLAIN(OTA_OUTPUT, "layers.%lld.self_attn.o_proj", "blk.%lld.attn_output", WIDTH, MIXED, 0),
 };
 
 static const ota_tensor_row attention_bias_rows[] = {
     BIAS(OTA_QUERY, "layers.%lld.self_attn.q_proj", "blk.%lld.attn_q", QUERY, GROUP_INPUT_BIAS),
     BIAS(OTA_KEY, "layers.%lld.self_attn.k_proj", "blk.%lld.attn_k", KEY, GROUP_INPUT_BIAS),
-    BIAS(OTA_VALUE, "layers.%lld.self_attn.v_proj", "blk.%lld.attn_v", KEY, GROUP_INPUT_BIAS),
+    BIAS(OTA_VALUE, "layers.%lld.self_attn.v_proj", "blk.%lld.attn_v", VALUE, GROUP_INPUT_BIAS),
     BIAS(OTA_OUTPUT, "layers.%lld.self_attn.o_proj", "blk.%lld.attn_output", WIDTH,
          GROUP_OUTPUT_BIAS),
 };
@@ -88,19 +89,19 @@ static const char *const prefixes[] = {"model.", "", NULL};
 /* ---- Mistral ---- */
 
 static const ota_config_key mistral_keys[] = {
-    INTEGER_OR_NULL("sliding_window", NULL, AT(window), MOST_POSITIONS, 4096, 0),
-    ALWAYS(TRUTH, windowed, true),
-    ALWAYS(INTEGER, local_period, EVERY_LAYER),
+    INTEGER_OR_NULL("sliding_window", NULL, AT(local.window), MOST_POSITIONS, 4096, 0),
+    ALWAYS(TRUTH, local.windowed, true),
+    ALWAYS(INTEGER, local.period, EVERY_LAYER),
 };
 
 /* ---- Qwen 2 and 3 ---- */
 
 static const ota_config_key qwen_keys[] = {
-    TRUTH("use_sliding_window", NULL, windowed, false),
-    INTEGER_OR_NULL("sliding_window", NULL, AT(window), MOST_POSITIONS, 4096, 0),
-    {"max_window_layers", NULL, NULL, OTA_KEY_INTEGER_OR_NULL, AT(local_first), 0, MOST_LAYERS, 28,
+    TRUTH("use_sliding_window", NULL, local.windowed, false),
+    INTEGER_OR_NULL("sliding_window", NULL, AT(local.window), MOST_POSITIONS, 4096, 0),
+    {"max_window_layers", NULL, NULL, OTA_KEY_INTEGER_OR_NULL, AT(local.first), 0, MOST_LAYERS, 28,
      0},
-    ALWAYS(INTEGER, local_period, EVERY_LAYER),
+    ALWAYS(INTEGER, local.period, EVERY_LAYER),
 };
 
 static const ota_config_key qwen3_keys[] = {
@@ -110,7 +111,7 @@ static const ota_config_key qwen3_keys[] = {
 static const ota_tensor_row qwen2_rows[] = {
     BIAS(OTA_QUERY, "layers.%lld.self_attn.q_proj", "blk.%lld.attn_q", QUERY, ALONE),
     BIAS(OTA_KEY, "layers.%lld.self_attn.k_proj", "blk.%lld.attn_k", KEY, ALONE),
-    BIAS(OTA_VALUE, "layers.%lld.self_attn.v_proj", "blk.%lld.attn_v", KEY, ALONE),
+    BIAS(OTA_VALUE, "layers.%lld.self_attn.v_proj", "blk.%lld.attn_v", VALUE, ALONE),
 };
 
 static const ota_tensor_row qwen3_rows[] = {
@@ -123,9 +124,10 @@ static const ota_tensor_row qwen3_rows[] = {
 static const ota_config_key phi3_keys[] = {
     REAL("rms_norm_eps", "attention.layer_norm_rms_epsilon", norm_epsilon, 1e-5, OTA_REQUIRED),
     REAL("partial_rotary_factor", NULL, rope.share, 1, 0),
-    INTEGER_OR_NULL("sliding_window", "attention.sliding_window", AT(window), MOST_POSITIONS, 0, 0),
-    ALWAYS(TRUTH, windowed, true),
-    ALWAYS(INTEGER, local_period, EVERY_LAYER),
+    INTEGER_OR_NULL("sliding_window", "attention.sliding_window", AT(local.window), MOST_POSITIONS,
+                    0, 0),
+    ALWAYS(TRUTH, local.windowed, true),
+    ALWAYS(INTEGER, local.period, EVERY_LAYER),
     REAL("original_max_position_embeddings", NULL, rope.scaling.original, 4096, 0),
 };
 
@@ -136,7 +138,7 @@ static const ota_tensor_row phi3_rows[] = {
     {OTA_ROPE_LONGER, NULL, "rope_factors_long.weight", OTA_SIZE_PAIRS, OTA_SIZE_NONE, OTA_MAY_MISS,
      OTA_GROUP_LONG, NULL},
     PLAIN(OTA_MERGED, "layers.%lld.self_attn.qkv_proj", "blk.%lld.attn_qkv", MERGED, WIDTH, 0),
-    PLAIN(OTA_OUTPUT, "layers.%lld.self_attn.o_proj", "blk.%lld.attn_output", WIDTH, QUERY, 0),
+    PLAIN(OTA_OUTPUT, "layers.%lld.self_attn.o_proj", "blk.%lld.attn_output", WIDTH, MIXED, 0),
     PLAIN(OTA_GATE, "layers.%lld.mlp.gate_up_proj", "blk.%lld.ffn_up", INNER, WIDTH,
           OTA_FIRST_HALF),
     PLAIN(OTA_UP, "layers.%lld.mlp.gate_up_proj", "blk.%lld.ffn_up", INNER, WIDTH, OTA_SECOND_HALF),
@@ -164,10 +166,10 @@ static const ota_tensor_row olmo2_rows[] = {
 
 static const ota_config_key smollm3_keys[] = {
     INTEGER("num_key_value_heads", "attention.head_count_kv", AT(kv_heads), MOST_HEADS, 4, 0),
-    TRUTH("use_sliding_window", NULL, windowed, false),
-    INTEGER_OR_NULL("sliding_window", NULL, AT(window), MOST_POSITIONS, 0, 0),
+    TRUTH("use_sliding_window", NULL, local.windowed, false),
+    INTEGER_OR_NULL("sliding_window", NULL, AT(local.window), MOST_POSITIONS, 0, 0),
     /* Where no list says it, layers without positions are those that see a window. */
-    ALWAYS(INTEGER, local_period, EVERY_LAYER),
+    ALWAYS(INTEGER, local.period, EVERY_LAYER),
     INTEGER("no_rope_layer_interval", NULL, AT(rope.spared_period), MOST_LAYERS, 4, 4),
     REAL("rope_theta", "rope.freq_base", rope.base, 2000000, 10000),
     TIED(true),
@@ -190,9 +192,9 @@ static const ota_config_key mixtral_keys[] = {
     ALWAYS(TRUTH, experts.normalised, true),
     REAL("rms_norm_eps", NULL, norm_epsilon, 1e-5, 0),
     REAL("rope_theta", NULL, rope.base, 1000000, 0),
-    INTEGER_OR_NULL("sliding_window", NULL, AT(window), MOST_POSITIONS, 0, 0),
-    ALWAYS(TRUTH, windowed, true),
-    ALWAYS(INTEGER, local_period, EVERY_LAYER),
+    INTEGER_OR_NULL("sliding_window", NULL, AT(local.window), MOST_POSITIONS, 0, 0),
+    ALWAYS(TRUTH, local.windowed, true),
+    ALWAYS(INTEGER, local.period, EVERY_LAYER),
 };
 
 static const ota_tensor_row mixtral_rows[] = {
@@ -205,6 +207,41 @@ static const ota_tensor_row mixtral_rows[] = {
               0),
 };
 
+static const ota_config_key qwen2_moe_keys[] = {
+    INTEGER("num_experts", "expert_count", SIZE(EXPERTS), MOST_EXPERTS, 60, OTA_REQUIRED),
+    INTEGER("num_experts_per_tok", "expert_used_count", AT(experts.chosen), MOST_EXPERTS, 4,
+            OTA_REQUIRED),
+    INTEGER("moe_intermediate_size", "expert_feed_forward_length", SIZE(EXPERT_INNER), MOST_INNER,
+            1408, OTA_REQUIRED),
+    INTEGER("shared_expert_intermediate_size", "expert_shared_feed_forward_length",
+            SIZE(SHARED_INNER), MOST_INNER, 5632, OTA_REQUIRED),
+    {"norm_topk_prob", NULL, NULL, OTA_KEY_TRUTH, AT(experts.normalised), 0, 0, false, false},
+    INTEGER("decoder_sparse_step", NULL, AT(experts.period), MOST_LAYERS, 1, 0),
+    TRUTH("qkv_bias", NULL, biases.attention, true),
+    TRUTH("use_sliding_window", NULL, local.windowed, false),
+    {"sliding_window", NULL, NULL, OTA_KEY_INTEGER_OR_NULL, AT(local.window), 0, MOST_POSITIONS,
+     4096, 0},
+    /* Where no list says it, every second layer is local, up to some layer. */
+    {"max_window_layers", NULL, NULL, OTA_KEY_INTEGER_OR_NULL, AT(local.end), 0, MOST_LAYERS, 28,
+     0},
+    ALWAYS(INTEGER, local.period, 2),
+};
+
+static const ota_tensor_row qwen2_moe_rows[] = {
+    BIAS(OTA_QUERY, "layers.%lld.self_attn.q_proj", "blk.%lld.attn_q", QUERY, GROUP_INPUT_BIAS),
+    BIAS(OTA_KEY, "layers.%lld.self_attn.k_proj", "blk.%lld.attn_k", KEY, GROUP_INPUT_BIAS),
+    BIAS(OTA_VALUE, "layers.%lld.self_attn.v_proj", "blk.%lld.attn_v", VALUE, GROUP_INPUT_BIAS),
+    PLAIN(OTA_SHARED_GATE, "layers.%lld.mlp.shared_expert.gate_proj", "blk.%lld.ffn_gate_shexp",
+          SHARED_INNER, WIDTH, OTA_OF_MIXTURE),
+    PLAIN(OTA_SHARED_UP, "layers.%lld.mlp.shared_expert.up_proj", "blk.%lld.ffn_up_shexp",
+          SHARED_INNER, WIDTH, OTA_OF_MIXTURE),
+    PLAIN(OTA_SHARED_DOWN, "layers.%lld.mlp.shared_expert.down_proj", "blk.%lld.ffn_down_shexp",
+          WIDTH, SHARED_INNER, OTA_OF_MIXTURE),
+    HUB_PLAIN(OTA_SHARED_ROUTER, "layers.%lld.mlp.shared_expert_gate", ONE, WIDTH, OTA_OF_MIXTURE),
+    {OTA_SHARED_ROUTER, NULL, "blk.%lld.ffn_gate_inp_shexp.weight", OTA_SIZE_WIDTH, OTA_SIZE_NONE,
+     OTA_OF_MIXTURE, OTA_ALONE, NULL},
+};
+
 static const ota_config_key qwen3_moe_keys[] = {
     {"num_local_experts", "num_experts", "expert_count", OTA_KEY_INTEGER, SIZE(EXPERTS), 1,
      MOST_EXPERTS, 128, OTA_REQUIRED},
@@ -213,18 +250,20 @@ static const ota_config_key qwen3_moe_keys[] = {
     INTEGER("moe_intermediate_size", "expert_feed_forward_length", SIZE(EXPERT_INNER), MOST_INNER,
             768, OTA_REQUIRED),
     {"norm_topk_prob", NULL, NULL, OTA_KEY_TRUTH, AT(experts.normalised), 0, 0, false, true},
+    INTEGER("decoder_sparse_step", NULL, AT(experts.period), MOST_LAYERS, 1, 0),
     /* Unlike its smaller relative's. */
     INTEGER("head_dim", "attention.key_length", AT(head_width), MOST_WIDTH, 0, 0),
 };
 
 static const ota_tensor_row qwen3_moe_rows[] = {
-    PLAIN(OTA_ROUTER, "layers.%lld.mlp.gate", "blk.%lld.ffn_gate_inp", EXPERTS, WIDTH, 0),
+    PLAIN(OTA_ROUTER, "layers.%lld.mlp.gate", "blk.%lld.ffn_gate_inp", EXPERTS, WIDTH,
+          OTA_OF_MIXTURE),
     PLAIN(OTA_EXPERT_GATE, "layers.%lld.mlp.experts.%lld.gate_proj", "blk.%lld.ffn_gate_exps",
-          EXPERT_INNER, WIDTH, 0),
+          EXPERT_INNER, WIDTH, OTA_OF_MIXTURE),
     PLAIN(OTA_EXPERT_UP, "layers.%lld.mlp.experts.%lld.up_proj", "blk.%lld.ffn_up_exps",
-          EXPERT_INNER, WIDTH, 0),
+          EXPERT_INNER, WIDTH, OTA_OF_MIXTURE),
     PLAIN(OTA_EXPERT_DOWN, "layers.%lld.mlp.experts.%lld.down_proj", "blk.%lld.ffn_down_exps",
-          WIDTH, EXPERT_INNER, 0),
+          WIDTH, EXPERT_INNER, OTA_OF_MIXTURE),
 };
 
 /* ---- gpt-oss ---- */
@@ -242,10 +281,10 @@ static const ota_config_key gpt_oss_keys[] = {
     REAL("swiglu_alpha", NULL, experts.slope, 1.702, 1.702),
     REAL("rms_norm_eps", "attention.layer_norm_rms_epsilon", norm_epsilon, 1e-5, OTA_REQUIRED),
     REAL("rope_theta", "rope.freq_base", rope.base, 150000, 10000),
-    INTEGER_OR_NULL("sliding_window", "attention.sliding_window", AT(window), MOST_POSITIONS, 128,
-                    0),
-    ALWAYS(TRUTH, windowed, true),
-    ALWAYS(INTEGER, local_period, 2),
+    INTEGER_OR_NULL("sliding_window", "attention.sliding_window", AT(local.window), MOST_POSITIONS,
+                    128, 0),
+    ALWAYS(TRUTH, local.windowed, true),
+    ALWAYS(INTEGER, local.period, 2),
     TRUTH("attention_bias", NULL, biases.attention, true),
     REAL("initial_context_length", NULL, rope.scaling.original, 0, 0),
 };
@@ -321,10 +360,16 @@ const ota_architecture ota_llama_family[] = {
      .keys = {LIST(base_keys), LIST(mixtral_keys)},
      .rows = {LIST(embed_rows), LIST(norm_rows), LIST(attention_rows), LIST(mixtral_rows),
               LIST(end_rows)}},
-    {LLAMA("qwen3moe", "qwen3_moe"), .traits = LLAMA_TRAITS | OTA_ARCH_LAYER_TYPES,
+    {LLAMA("qwen2moe", "qwen2_moe"),
+     .traits = LLAMA_TRAITS | OTA_ARCH_LAYER_TYPES | OTA_ARCH_DENSE_LAYERS,
+     .keys = {LIST(base_keys), LIST(qwen2_moe_keys)},
+     .rows = {LIST(embed_rows), LIST(norm_rows), LIST(attention_rows), LIST(qwen2_moe_rows),
+              LIST(qwen3_moe_rows), LIST(mlp_rows), LIST(end_rows)}},
+    {LLAMA("qwen3moe", "qwen3_moe"),
+     .traits = LLAMA_TRAITS | OTA_ARCH_LAYER_TYPES | OTA_ARCH_DENSE_LAYERS,
      .keys = {LIST(base_keys), LIST(qwen_keys), LIST(qwen3_moe_keys), LIST(attention_bias_key)},
      .rows = {LIST(embed_rows), LIST(norm_rows), LIST(attention_rows), LIST(attention_bias_rows),
-              LIST(qwen3_rows), LIST(qwen3_moe_rows), LIST(end_rows)}},
+              LIST(qwen3_rows), LIST(qwen3_moe_rows), LIST(mlp_rows), LIST(end_rows)}},
     {LLAMA("gpt-oss", "gpt_oss"), .traits = LLAMA_TRAITS | OTA_ARCH_LAYER_TYPES | OTA_ARCH_PACKED,
      .keys = {LIST(base_keys), LIST(gpt_oss_keys)},
      .rows = {LIST(embed_rows), LIST(gpt_oss_rows), LIST(attention_rows), LIST(attention_bias_rows),

@@ -9,7 +9,7 @@
 
 /* Each ends with a row without a name. */
 extern const ota_architecture ota_gpt_family[], ota_bert_family[], ota_llama_family[],
-    ota_gemma_family[];
+    ota_gemma_family[], ota_deepseek_family[];
 
 #define LIST(table)                                                                                \
     { table, (int)(sizeof(table) / sizeof *(table)) }
@@ -37,13 +37,18 @@ extern const ota_architecture ota_gpt_family[], ota_bert_family[], ota_llama_fam
         role, hub ".weight", gguf ".weight", OTA_SIZE_##rows, OTA_SIZE_##columns, flags,           \
             OTA_ALONE, NULL                                                                        \
     }
-#define BIAS(role, hub, gguf, rows, group)                                                         \
-    { role##_BIAS, hub ".bias", gguf ".bias", OTA_SIZE_##rows, OTA_SIZE_NONE, 0, OTA_##group, NULL }
+#define BIAS(role, hub, gguf, rows, group) BIAS_OF(role, hub, gguf, rows, 0, group)
+#define BIAS_OF(role, hub, gguf, rows, flags, group)                                               \
+    {                                                                                              \
+        role##_BIAS, hub ".bias", gguf ".bias", OTA_SIZE_##rows, OTA_SIZE_NONE, flags,             \
+            OTA_##group, NULL                                                                      \
+    }
 /* The same without a name in gguf files. */
 #define HUB_PLAIN(role, hub, rows, columns, flags)                                                 \
     { role, hub ".weight", NULL, OTA_SIZE_##rows, OTA_SIZE_##columns, flags, OTA_ALONE, NULL }
-#define HUB_BIAS(role, hub, rows, group)                                                           \
-    { role##_BIAS, hub ".bias", NULL, OTA_SIZE_##rows, OTA_SIZE_NONE, 0, OTA_##group, NULL }
+#define HUB_BIAS(role, hub, rows, group) HUB_BIAS_OF(role, hub, rows, 0, group)
+#define HUB_BIAS_OF(role, hub, rows, flags, group)                                                 \
+    { role##_BIAS, hub ".bias", NULL, OTA_SIZE_##rows, OTA_SIZE_NONE, flags, OTA_##group, NULL }
 #define HUB_GROUP(role, hub, rows, columns, flags, group)                                          \
     { role, hub, NULL, OTA_SIZE_##rows, OTA_SIZE_##columns, flags, OTA_GROUP_##group, NULL }
 #define GGUF_PART(role, gguf, rows, columns)                                                       \
@@ -106,7 +111,7 @@ enum {
     MOST_POSITIONS = 1 << 20
 };
 enum { MOST_WORDS = 1 << 20, MOST_INNER = 1 << 20 };
-/* Of ota_config.local_period: no layer is left out. */
+/* Of ota_config.local.period: no layer is left out. */
 enum { EVERY_LAYER = 1 << 20 };
 
 #endif

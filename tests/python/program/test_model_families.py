@@ -330,9 +330,29 @@ def draw_mixtral(generator: np.random.Generator) -> Settings:
     )
 
 
+def some_dense_layers(generator: np.random.Generator) -> Settings:
+    return {
+        "num_hidden_layers": 4,
+        "decoder_sparse_step": pick(generator, 1, 2),
+        "mlp_only_layers": pick(generator, [], [0], [1, 3], [2]),
+    }
+
+
+def draw_qwen2_moe(generator: np.random.Generator) -> Settings:
+    settings = draw_qwen2(generator) | some_dense_layers(generator)
+    return settings | {
+        "num_experts": pick(generator, 2, 6),
+        "num_experts_per_tok": pick(generator, 1, 2),
+        "moe_intermediate_size": pick(generator, 8, 48),
+        "shared_expert_intermediate_size": pick(generator, 16, 56),
+        "norm_topk_prob": truth(generator),
+        "qkv_bias": truth(generator),
+    }
+
+
 def draw_qwen3_moe(generator: np.random.Generator) -> Settings:
     experts = pick(generator, 2, 6)
-    return llama_like(
+    settings = llama_like(
         generator,
         num_experts=experts,
         num_experts_per_tok=pick(generator, 1, 2),
@@ -340,6 +360,53 @@ def draw_qwen3_moe(generator: np.random.Generator) -> Settings:
         norm_topk_prob=truth(generator),
         attention_bias=truth(generator),
     )
+    return settings | some_dense_layers(generator)
+
+
+def draw_deepseek(generator: np.random.Generator, **more: Any) -> Settings:
+    heads, groups = pick(generator, 2, 4), pick(generator, 2, 4)
+    rope: Settings = {"rope_type": "default", "rope_theta": float(generator.uniform(100, 1e5))}
+    if truth(generator):
+        rope |= {"rope_type": "yarn", "factor": float(generator.uniform(1, 16))}
+        rope |= {"original_max_position_embeddings": int(generator.integers(16, 400))}
+        if truth(generator):
+            rope |= {"mscale": float(generator.uniform(0.5, 2))}
+            rope |= {"mscale_all_dim": float(generator.uniform(0.5, 2))}
+    return {
+        "num_hidden_layers": 3,
+        "num_attention_heads": heads,
+        "num_key_value_heads": heads,
+        "hidden_size": heads * pick(generator, 8, 16),
+        "intermediate_size": pick(generator, 24, 40),
+        "max_position_embeddings": POSITIONS,
+        "tie_word_embeddings": truth(generator),
+        "rms_norm_eps": pick(generator, 1e-6, 1e-4),
+        "rope_parameters": rope,
+        "q_lora_rank": pick(generator, None, 12, 70),
+        "kv_lora_rank": pick(generator, 8, 20),
+        "qk_nope_head_dim": pick(generator, 6, 16),
+        "qk_rope_head_dim": pick(generator, 4, 8),
+        "v_head_dim": pick(generator, 5, 8, 40),
+        "attention_bias": truth(generator),
+        "first_k_dense_replace": pick(generator, 0, 1, 2),
+        "n_routed_experts": 3 * groups,
+        "n_group": groups,
+        "topk_group": pick(generator, 1, 2),
+        "num_experts_per_tok": pick(generator, 1, 3),
+        "n_shared_experts": pick(generator, 1, 2),
+        "moe_intermediate_size": pick(generator, 8, 24),
+        "routed_scaling_factor": float(generator.uniform(0.5, 3)),
+        **more,
+    }
+
+
+def draw_deepseek_v2(generator: np.random.Generator) -> Settings:
+    method = pick(generator, "greedy", "group_limited_greedy")
+    return draw_deepseek(generator, topk_method=method, mlp_bias=truth(generator))
+
+
+def draw_deepseek_v3(generator: np.random.Generator) -> Settings:
+    return draw_deepseek(generator, norm_topk_prob=truth(generator), rope_interleave=truth(generator))
 
 
 def draw_gpt_oss(generator: np.random.Generator) -> Settings:
@@ -406,7 +473,10 @@ FAMILIES = {
     "distilbert": Family("DistilBertConfig", "DistilBertForMaskedLM", draw_distilbert, False),
     "modernbert": Family("ModernBertConfig", "ModernBertForMaskedLM", draw_modernbert, False),
     "mixtral": Family("MixtralConfig", "MixtralForCausalLM", draw_mixtral),
+    "qwen2_moe": Family("Qwen2MoeConfig", "Qwen2MoeForCausalLM", draw_qwen2_moe),
     "qwen3_moe": Family("Qwen3MoeConfig", "Qwen3MoeForCausalLM", draw_qwen3_moe),
+    "deepseek_v2": Family("DeepseekV2Config", "DeepseekV2ForCausalLM", draw_deepseek_v2),
+    "deepseek_v3": Family("DeepseekV3Config", "DeepseekV3ForCausalLM", draw_deepseek_v3),
     "gpt_oss": Family("GptOssConfig", "GptOssForCausalLM", draw_gpt_oss),
     "mpnet": Family("MPNetConfig", "MPNetForMaskedLM", draw_mpnet, False),
     "t5": Family("T5Config", "T5EncoderModel", draw_t5, False),
@@ -427,6 +497,9 @@ def make_model(folder: Path, name: str, seed: int, **changes: Any) -> Any:
             # The scores of GPT-Neo and T5 are not divided by anything, and large ones are ill-conditioned.
             matrices = 0.07 if name in ("gpt_neo", "t5") else 0.15
             parameter.add_(torch.randn_like(parameter) * (matrices if parameter.dim() > 1 else 0.1))
+        for word, buffer in model.named_buffers():
+            if word.endswith("e_score_correction_bias"):
+                buffer.add_(torch.randn_like(buffer) * 0.1)
     model.save_pretrained(folder)
     return model
 
@@ -597,3 +670,57 @@ def test_a_list_of_layers_holds_over_layers_without_positions(tmp_path: Path) ->
     model = make_model(tmp_path / "model", "smollm3", 1, **changes)
     ids = np.random.default_rng(1).integers(3, VOCABULARY, size=(1, 30))
     expect_same(tmp_path, model, ids)
+
+
+def test_deepseek_that_is_refused(tmp_path: Path) -> None:
+    """Settings that are run otherwise or not at all; layers that predict further tokens are left alone."""
+    for name in ("deepseek_v2", "deepseek_v3"):
+        method = "group_limited_greedy" if name == "deepseek_v2" else "noaux_tc"
+        make_model(tmp_path / name, name, 1, topk_method=method)
+    settings = json.loads((tmp_path / "deepseek_v2" / "config.json").read_text())
+    linear = {"rope_type": "linear", "rope_theta": 100.0, "factor": 2.0}
+    for changes, part in (
+        ({"moe_layer_freq": 2}, b'"moe_layer_freq" is 2'),
+        ({"norm_topk_prob": True}, b'"norm_topk_prob" is true'),
+        ({"topk_method": "noaux_tc"}, b"must be greedy or group_limited_greedy"),
+        ({"topk_group": settings["n_group"] + 1}, b"do not come from"),
+        ({"n_routed_experts": 3 * settings["n_group"] + 1}, b"do not come from"),
+        ({"num_key_value_heads": 1}, b"as many key heads as heads"),
+        ({"rope_parameters": linear}, b"otherwise than by yarn"),
+        ({"kv_lora_rank": settings["kv_lora_rank"] + 1}, b"does not have the shape"),
+    ):
+        (tmp_path / "deepseek_v2" / "config.json").write_text(json.dumps(settings | changes))
+        done = run(tmp_path, "info", "deepseek_v2")
+        assert done.returncode in (2, 4, 5) and part in done.stderr, done
+    path = tmp_path / "deepseek_v3" / "model.safetensors"
+    tensors = load_file(path)
+    further = {name.replace(".2.", ".3."): x for name, x in tensors.items() if ".layers.2." in name}
+    save_file(tensors | further | {"model.layers.3.eh_proj.weight": np.zeros((2, 2), np.float32)}, path)
+    settings = json.loads((tmp_path / "deepseek_v3" / "config.json").read_text())
+    (tmp_path / "deepseek_v3" / "config.json").write_text(
+        json.dumps(settings | {"num_nextn_predict_layers": 1})
+    )
+    assert answer(tmp_path, "info", "deepseek_v3")["layers"] == 3
+    (tmp_path / "deepseek_v3" / "config.json").write_text(
+        json.dumps(settings | {"num_nextn_predict_layers": 0})
+    )
+    assert b"models of 3 layers do not have" in run(tmp_path, "info", "deepseek_v3").stderr
+
+
+def test_edited_weights_of_values_of_another_width(tmp_path: Path) -> None:
+    """Weights that an edit leaves as they are make what the plan makes."""
+    make_model(tmp_path / "model", "deepseek_v3", 2, v_head_dim=9)
+    np.save(tmp_path / "ids.npy", np.arange(3, 25))
+    found = []
+    for edit in ((), ("--edit", "attn.hook_pattern*=1")):
+        out = ("--points", "all,logits,attn.hook_result", "-f", "-o", "run.safetensors")
+        answer(tmp_path, "capture", "model", "--ids", "ids.npy", *edit, *out)
+        found.append(load_file(tmp_path / "run.safetensors"))
+    for name, x in found[0].items():
+        both = np.isfinite(x)
+        assert np.abs(found[1][name][both] - x[both]).max() <= BOUND * np.abs(x[both]).max(), name
+    z = found[0]["blocks.0.attn.hook_z"]
+    assert z.shape[-1] == 9 and found[0]["blocks.0.attn.hook_v"].shape[-1] == 9
+    total = found[0]["blocks.0.attn.hook_result"].sum(2)
+    bias = load_file(tmp_path / "model" / "model.safetensors").get("model.layers.0.self_attn.o_proj.bias", 0)
+    assert np.allclose(total + bias, found[0]["blocks.0.hook_attn_out"], rtol=1e-4, atol=1e-5)

@@ -31,6 +31,7 @@ FAMILIES = {
     "gpt_neox": ("gptneox", False),
     "bloom": ("bloom", False),
     "mixtral": ("llama", True),
+    "qwen2_moe": ("qwen2moe", False),
     "qwen3_moe": ("qwen3moe", False),
     "gpt_oss": ("gpt-oss", False),
 }
@@ -56,7 +57,7 @@ def converted(name: str, tensor: str, data: np.ndarray, config: Any) -> np.ndarr
         return data + np.float32(1)
     if ".query_key_value." in tensor:
         return parted(data, heads)
-    return data
+    return data[0] if tensor.endswith(".shared_expert_gate.weight") else data
 
 
 def tensors_of(name: str, model: Any, folder: Path) -> dict[str, np.ndarray]:
@@ -69,7 +70,7 @@ def tensors_of(name: str, model: Any, folder: Path) -> dict[str, np.ndarray]:
     found: dict[str, np.ndarray] = {}
     experts: dict[str, dict[int, np.ndarray]] = {}
     for tensor, data in load_file(folder / "model.safetensors").items():
-        if ".experts." in tensor and name in ("mixtral", "qwen3_moe"):
+        if ".experts." in tensor and name in ("mixtral", "qwen2_moe", "qwen3_moe"):
             before, after = tensor.split(".experts.")
             number, rest = after.split(".", 1)
             experts.setdefault(f"{before}.experts.{rest}", {})[int(number)] = data
@@ -136,13 +137,15 @@ def write(path: Path, name: str, model: Any) -> None:
         writer.add_final_logit_softcapping(config.final_logit_softcapping)
     if name in ("gemma2", "gpt_oss") or (name == "phi3" and config.sliding_window):
         writer.add_sliding_window(config.sliding_window)
-    if name in ("mixtral", "qwen3_moe", "gpt_oss"):
-        writer.add_expert_count(config.num_local_experts)
+    if name in ("mixtral", "qwen2_moe", "qwen3_moe", "gpt_oss"):
+        writer.add_expert_count(config.num_experts if name == "qwen2_moe" else config.num_local_experts)
         writer.add_expert_used_count(config.num_experts_per_tok)
-    if name in ("qwen3_moe", "gpt_oss"):
+    if name in ("qwen2_moe", "qwen3_moe", "gpt_oss"):
         writer.add_expert_feed_forward_length(
-            config.moe_intermediate_size if name == "qwen3_moe" else config.intermediate_size
+            config.intermediate_size if name == "gpt_oss" else config.moe_intermediate_size
         )
+    if name == "qwen2_moe":
+        writer.add_expert_shared_feed_forward_length(config.shared_expert_intermediate_size)
     for word, data in tensors_of(name, model, path.parent / "model").items():
         writer.add_tensor(word, data)
     writer.write_header_to_file()
@@ -159,7 +162,14 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "gemma": {"tie_word_embeddings": True},
     "gemma2": {"tie_word_embeddings": True, "attn_logit_softcapping": 5.0, "final_logit_softcapping": 3.0},
     "mixtral": {"sliding_window": None},
-    "qwen3_moe": {"norm_topk_prob": True},
+    "qwen2_moe": {
+        "norm_topk_prob": False,
+        "use_sliding_window": False,
+        "qkv_bias": True,
+        "decoder_sparse_step": 1,
+        "mlp_only_layers": [],
+    },
+    "qwen3_moe": {"norm_topk_prob": True, "decoder_sparse_step": 1, "mlp_only_layers": []},
     "gpt_oss": {"swiglu_limit": 7.0, "swiglu_alpha": 1.702},
 }
 

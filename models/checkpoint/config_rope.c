@@ -1,0 +1,168 @@
+/* Rotary positions of config.json: their kind, and the numbers that it takes. */
+#include "config_reader.h"
+
+#include "base/base.h"
+
+/* Numbers of a scaling, and the kinds that read them. */
+enum {
+    OF_LINEAR = 1 << OTA_ROPE_LINEAR,
+    OF_LLAMA3 = 1 << OTA_ROPE_LLAMA3,
+    OF_YARN = 1 << OTA_ROPE_YARN,
+    OF_LONG = 1 << OTA_ROPE_LONG
+};
+
+static const struct {
+    const char *key;
+    size_t offset; /* in ota_rope_scaling */
+    unsigned kinds;
+} scaling_numbers[] = {
+    {"factor", offsetof(ota_rope_scaling, factor), OF_LINEAR | OF_LLAMA3 | OF_YARN | OF_LONG},
+    {"low_freq_factor", offsetof(ota_rope_scaling, low), OF_LLAMA3},
+    {"high_freq_factor", offsetof(ota_rope_scaling, high), OF_LLAMA3},
+    {"beta_slow", offsetof(ota_rope_scaling, low), OF_YARN},
+    {"beta_fast", offsetof(ota_rope_scaling, high), OF_YARN},
+    {"attention_factor", offsetof(ota_rope_scaling, attention), OF_YARN | OF_LONG},
+    {"mscale", offsetof(ota_rope_scaling, scale), OF_YARN},
+    {"mscale_all_dim", offsetof(ota_rope_scaling, scale_all), OF_YARN},
+};
+
+/* A number that the kind is not stretched by must be none or 1. */
+static ota_status read_scaling_numbers(ota_reader *r, const char *object,
+                                       ota_rope_scaling *scaling) {
+    for (size_t k = 0; k < sizeof scaling_numbers / sizeof *scaling_numbers; k++) {
+        const char *key = scaling_numbers[k].key;
+        double number = 0;
+        const ota_status status = ota_reader_real(r, key, &number);
+        if (status != OTA_OK) return status;
+        if ((scaling_numbers[k].kinds >> scaling->kind & 1) != 0) {
+            if (ota_reader_value(r, key) != NULL)
+                *(double *)((char *)scaling + scaling_numbers[k].offset) = number;
+            continue;
+        }
+        if (number == 0 || number == 1) continue;
+        (void)ota_refuse_at(r->error, r->path, 0, "\"%s\" in %s has no effect with this rope_type",
+                            key, object);
+        return ota_advise(r->error, OTA_UNSUPPORTED,
+                          "name the type of scaling (linear, llama3, yarn, longrope), or take the "
+                          "number out");
+    }
+    return OTA_OK;
+}
+
+static ota_status read_divisors(ota_reader *r, const char *key, int64_t *count, float *out) {
+    const json_t *list = ota_reader_value(r, key);
+    if (!json_is_array(list) || json_array_size(list) > OTA_PAIRS_MOST)
+        return ota_reader_refuse(r, key,
+                                 "must be a list of numbers, one a pair of a head's numbers");
+    *count = (int64_t)json_array_size(list);
+    for (int64_t k = 0; k < *count; k++) {
+        const json_t *one = json_array_get(list, (size_t)k);
+        if (!json_is_number(one) || !(json_number_value(one) > 0))
+            return ota_reader_refuse(r, key, "must be a list of numbers above 0");
+        out[k] = (float)json_number_value(one);
+    }
+    return OTA_OK;
+}
+
+static ota_status read_two_lists(ota_reader *r, ota_rope_scaling *scaling) {
+    int64_t longer;
+    ota_status status = read_divisors(r, "short_factor", &scaling->divisors, scaling->shorter);
+    if (status == OTA_OK) status = read_divisors(r, "long_factor", &longer, scaling->longer);
+    if (status != OTA_OK || longer == scaling->divisors) return status;
+    return ota_reader_refuse(r, "long_factor", "has another length than short_factor");
+}
+
+static ota_status read_type(ota_reader *r, const char *object, ota_rope_scaling *scaling) {
+    const json_t *type = ota_reader_value(r, "rope_type"), *older = ota_reader_value(r, "type");
+    if (type != NULL && older != NULL && !json_equal(type, older))
+        return ota_reader_refuse(r, object, "\"rope_type\" and \"type\" differ");
+    if (type == NULL) type = older;
+    if (type == NULL) return OTA_OK;
+    if (!json_is_string(type)) return ota_reader_refuse(r, object, "the type must be a word");
+    if (ota_rope_named(json_string_value(type), &scaling->kind)) return OTA_OK;
+    (void)ota_refuse_at(r->error, r->path, 0,
+                        "\"%s\": rotary positions of type \"%.40s\" are not known", object,
+                        json_string_value(type));
+    return ota_advise(r->error, OTA_UNSUPPORTED,
+                      "default, linear, llama3, yarn and longrope are carried out");
+}
+
+/* `scaling->original` holds what stands for it where the object has none. */
+static ota_status read_scaling(ota_reader *r, const char *object, ota_rope_scaling *scaling) {
+    ota_status status = read_type(r, object, scaling);
+    if (scaling->kind == OTA_ROPE_YARN) {
+        scaling->low = 1;
+        scaling->high = 32;
+        scaling->whole = true;
+        if (status == OTA_OK)
+            status =
+                ota_reader_truth(r, "truncate", ota_reader_value(r, "truncate"), &scaling->whole);
+    }
+    if (status == OTA_OK && scaling->kind == OTA_ROPE_LONG) status = read_two_lists(r, scaling);
+    if (status == OTA_OK) status = read_scaling_numbers(r, object, scaling);
+    if (status == OTA_OK)
+        status = ota_reader_real(r, "original_max_position_embeddings", &scaling->original);
+    const char *fault = status == OTA_OK ? ota_rope_fault(scaling) : NULL;
+    return fault != NULL ? ota_reader_refuse(r, object, fault) : status;
+}
+
+typedef struct rope_target {
+    ota_rope_scaling *scaling;
+    double *base, *share;
+} rope_target;
+
+static ota_status read_rope_object(ota_reader *r, const char *name,
+                                   const ota_architecture *architecture, rope_target to) {
+    const json_t *object = ota_reader_value(r, name);
+    if (object == NULL) return OTA_OK;
+    if (!json_is_object(object)) return ota_reader_refuse(r, name, "must be an object");
+    ota_reader inner = {.path = r->path, .tree = object, .error = r->error};
+    ota_status status = read_scaling(&inner, name, to.scaling);
+    if (status == OTA_OK) status = ota_reader_real(&inner, "rope_theta", to.base);
+    if (status == OTA_OK && ota_architecture_has(architecture, OTA_ARCH_PARTIAL))
+        status = ota_reader_real(&inner, "partial_rotary_factor", to.share);
+    return status == OTA_OK ? ota_reader_refuse_rest(&inner, architecture, name) : status;
+}
+
+/* Of local layers and the others, which have settings of their own. */
+static ota_status read_two_ropes(ota_reader *r, const ota_architecture *architecture,
+                                 ota_config *config) {
+    const json_t *object = ota_reader_value(r, "rope_parameters");
+    if (object == NULL) return OTA_OK;
+    if (!json_is_object(object))
+        return ota_reader_refuse(r, "rope_parameters", "must be an object");
+    ota_reader inner = {.path = r->path, .tree = object, .error = r->error};
+    ota_rope_scaling local = {.original = config->rope.scaling.original};
+    ota_status status = read_rope_object(
+        &inner, "full_attention", architecture,
+        (rope_target){&config->rope.scaling, &config->rope.base, &config->rope.share});
+    if (status == OTA_OK)
+        status =
+            read_rope_object(&inner, "sliding_attention", architecture,
+                             (rope_target){&local, &config->rope.local_base, &config->rope.share});
+    if (status == OTA_OK) status = ota_reader_refuse_rest(&inner, architecture, "rope_parameters");
+    if (status != OTA_OK || local.kind == OTA_ROPE_PLAIN) return status;
+    (void)ota_reader_refuse(r, "sliding_attention",
+                            "rotary positions of local layers are not scaled");
+    return OTA_UNSUPPORTED;
+}
+
+static bool holds_any(const json_t *object) {
+    return object != NULL && (!json_is_object(object) || json_object_size(object) > 0);
+}
+
+ota_status ota_reader_rope(ota_reader *r, const ota_architecture *architecture,
+                           ota_config *config) {
+    const json_t *newer = ota_reader_value(r, "rope_parameters"),
+                 *older = ota_reader_value(r, "rope_scaling");
+    if (holds_any(newer) && holds_any(older) && !json_equal(newer, older))
+        return ota_reader_refuse(r, "rope_scaling", "differs from \"rope_parameters\" beside it");
+    if (config->rope.scaling.original == 0)
+        config->rope.scaling.original = (double)config->sizes[OTA_SIZE_POSITIONS];
+    const rope_target all = {&config->rope.scaling, &config->rope.base, &config->rope.share};
+    const ota_status status = read_rope_object(r, "rope_scaling", architecture, all);
+    if (status != OTA_OK) return status;
+    return ota_architecture_has(architecture, OTA_ARCH_TWO_ROPES)
+               ? read_two_ropes(r, architecture, config)
+               : read_rope_object(r, "rope_parameters", architecture, all);
+}

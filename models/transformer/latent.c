@@ -1,0 +1,84 @@
+/* Latent attention: queries, keys and values from fewer numbers than they have.
+ *
+ *     a = norm(A x);   q = B a, head by head plain | rotated         or q = W x
+ *     c | r = C x;     k, v = D norm(c), head by head                 k of every head followed by r, which is then rotated
+ *
+ * What is written is what other attention has, merged [rows, q | k | v], so all behind it is the same; the cache holds keys and
+ * values, not c and r. */
+#include "session.h"
+
+#include <string.h>
+
+enum { ROWS_PER_TASK = 8 };
+
+typedef struct latent_job {
+    ota_session *session;
+    const ota_weight *norm;
+    int64_t rows, stride; /* of the numbers that are normed */
+} latent_job;
+
+static void norm_latent(void *context, int64_t index, int worker) {
+    const latent_job *j = context;
+    const ota_session *s = j->session;
+    const int64_t last = ota_int_min((index + 1) * ROWS_PER_TASK, j->rows);
+    (void)worker;
+    for (int64_t i = index * ROWS_PER_TASK; i < last; i++) {
+        float *row = s->buffers.latent + i * j->stride;
+        s->ops->rms_norm(row, j->norm->values, s->model->config.latent.epsilon, row,
+                         j->norm->columns);
+    }
+}
+
+/* [plain | value] of every head, and the numbers that all share, to k | v. */
+static void part_expanded(void *context, int64_t index, int worker) {
+    const latent_job *j = context;
+    const ota_session *s = j->session;
+    const ota_config *config = &s->model->config;
+    const int64_t plain = config->latent.plain, value = config->value_width;
+    const int64_t rotated = config->rotary_width, width = config->head_width;
+    const int64_t last = ota_int_min((index + 1) * ROWS_PER_TASK, j->rows);
+    const size_t plain_bytes = (size_t)plain * sizeof(float);
+    (void)worker;
+    for (int64_t i = index * ROWS_PER_TASK; i < last; i++) {
+        const float *from = s->buffers.expanded + i * config->sizes[OTA_SIZE_EXPANDED];
+        const float *shared = s->buffers.latent + i * j->stride + config->sizes[OTA_SIZE_KEY_RANK];
+        float *keys =
+            s->buffers.merged + i * config->sizes[OTA_SIZE_MERGED] + config->sizes[OTA_SIZE_QUERY];
+        float *values = keys + config->sizes[OTA_SIZE_KEY];
+        for (int64_t head = 0; head < config->heads; head++) {
+            const float *one = from + head * (plain + value);
+            memcpy(keys + head * width, one, plain_bytes);
+            memcpy(keys + head * width + plain, shared, (size_t)rotated * sizeof *keys);
+            memcpy(values + head * value, one + plain, (size_t)value * sizeof *values);
+        }
+    }
+}
+
+static void run(latent_job *j, void (*body)(void *, int64_t, int)) {
+    ota_session_parallel(j->session, ota_int_ceil_div(j->rows, ROWS_PER_TASK), body, j);
+}
+
+void ota_session_project_latent(ota_session *s, const ota_block *block, const float *h,
+                                int64_t rows) {
+    const int64_t *size = s->model->config.sizes;
+    const ota_weight *w = block->weights;
+    const int64_t width = size[OTA_SIZE_WIDTH], stride = size[OTA_SIZE_MERGED];
+    const int64_t rank = size[OTA_SIZE_QUERY_RANK], latent = size[OTA_SIZE_LATENT];
+    latent_job j = {.session = s, .norm = &w[OTA_QUERY_DOWN_NORM], .rows = rows, .stride = rank};
+    if (rank > 0) {
+        ota_linear(s, &w[OTA_QUERY_DOWN], &w[OTA_QUERY_DOWN_BIAS], h, width, rows,
+                   s->buffers.latent, rank);
+        run(&j, norm_latent);
+        ota_linear(s, &w[OTA_QUERY], NULL, s->buffers.latent, rank, rows, s->buffers.merged,
+                   stride);
+    } else {
+        ota_linear(s, &w[OTA_QUERY], NULL, h, width, rows, s->buffers.merged, stride);
+    }
+    j.norm = &w[OTA_LATENT_NORM];
+    j.stride = latent;
+    ota_linear(s, &w[OTA_LATENT], &w[OTA_LATENT_BIAS], h, width, rows, s->buffers.latent, latent);
+    run(&j, norm_latent);
+    ota_linear(s, &w[OTA_EXPAND], NULL, s->buffers.latent, latent, rows, s->buffers.expanded,
+               size[OTA_SIZE_EXPANDED]);
+    run(&j, part_expanded);
+}
