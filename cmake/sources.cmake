@@ -223,6 +223,7 @@ set(OTATTN_REAL_SOURCES
     src/backend/cpu/gradient/outputs.c
     src/backend/cpu/gradient/tasks.c
     src/backend/cpu/gradient/tile_gradient.c
+    src/backend/cpu/head_masks.c
     src/backend/cpu/pack.c
     src/backend/cpu/rows/heavy_rows.c
     src/backend/cpu/rows/solve_capped_rows.c
@@ -590,6 +591,7 @@ set(OTATTN_TEST_SOURCES
     tests/operator/test_forward_runs.c
     tests/operator/test_jvp.c
     tests/operator/test_killed_ranks.c
+    tests/operator/test_masks.c
     tests/operator/test_plan_scores.c
     tests/operator/test_rebind.c
     tests/operator/test_refused_memory.c

@@ -40,6 +40,24 @@ static void NAME(shift_terms)(void *context, int64_t row, int64_t first, int64_t
         x[j - first] = scale * x[j - first] + (T)((row + j) % 3) - (j % 11 == 5 ? (T)INFINITY : 0);
 }
 
+/* Masks of pairs, the same for every row or not: flags for odd kinds, numbers for those from 2 on; some rows are shut, some open.
+ * What lies before the tile's first key is not read. */
+static void NAME(draw_masks)(NAME(trial) * t, int kind) {
+    BLOCK *b = &t->block;
+    const bool of_keys = below(&t->d, 3) == 0;
+    const int64_t rows = of_keys ? 1 : b->rows, ld = b->first + b->key_count;
+    unsigned char *flags = lend(&t->memory, (size_t)(rows * ld), false);
+    T *bias = NAME(draw)(t, rows * ld, 0, 1);
+    for (int64_t k = 0; k < rows * ld; k++) {
+        const int64_t shape = k / ld / 6 % 3;
+        flags[k] = (unsigned char)(shape == 0 ? 1 : shape == 1 ? 0 : below(&t->d, 3));
+        if (below(&t->d, 5) == 0 || shape == 1) bias[k] = below(&t->d, 2) ? (T)-INFINITY : (T)-1e31;
+    }
+    b->pairs.bound = -(T)1e30;
+    if (kind % 2) b->pairs.flags = flags, b->pairs.flags_ld = of_keys ? 0 : ld;
+    if (kind >= 2) b->pairs.bias = bias, b->pairs.bias_ld = of_keys ? 0 : ld;
+}
+
 static NAME(trial) * NAME(trial_of)(int k) {
     static const int64_t rows_of[] = {48, 1, 5, 6, 7, 13, 47, 2},
                          keys_of[] = {128, 1, 64, 17, 127, 65};
@@ -64,7 +82,10 @@ static NAME(trial) * NAME(trial_of)(int k) {
     b->packed_values = t->packed_values = NAME(pack)(t, t->values, b->key_count, b->values_width);
     if (k % 5 == 1) b->key_bias = t->bias = NAME(draw)(t, b->key_count, place, 1);
     if (k % 5 == 2) b->key_advantage = t->key_advantage = NAME(draw)(t, b->key_count, place, 1);
-    if (k % 5 == 3) b->terms = NAME(shift_terms), b->terms_context = &b->scale;
+    if (k % 5 == 3)
+        b->terms = NAME(shift_terms), b->terms_context = &b->scale;
+    else
+        NAME(draw_masks)(t, k / 2 % 4);
     b->shift = t->shift = NAME(draw)(t, b->rows, place, 1);
     b->advantage = t->advantage = NAME(draw)(t, b->rows, place, 1);
     b->begin = t->begin = lend(&t->memory, (size_t)b->rows * sizeof *t->begin, false);
@@ -125,7 +146,15 @@ static NAME(pair) NAME(pair_of)(const NAME(trial) * t, int64_t r, int64_t j) {
         u += x;
         u_size += fabsl(x);
     }
-    const long double h = t->bias != NULL ? t->bias[j] : b->terms != NULL ? (T)((r + key) % 3) : 0;
+    long double addend = 0;
+    if (b->pairs.flags && !b->pairs.flags[r * b->pairs.flags_ld + key]) return p;
+    if (b->pairs.bias) {
+        addend = b->pairs.bias[r * b->pairs.bias_ld + key];
+        if (addend < b->pairs.bound) return p;
+    }
+    const long double h = addend + (t->bias != NULL    ? t->bias[j]
+                                    : b->terms != NULL ? (T)((r + key) % 3)
+                                                       : 0);
     const long double extra = t->key_advantage != NULL ? t->key_advantage[j] : 0;
     const long double per_tau = b->c / 1.44269504088896340736L;
     p.weight = exp2l((b->scale * dot + h - b->shift[r]) * b->c);

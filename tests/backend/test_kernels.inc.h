@@ -4,6 +4,7 @@
 #define NAME(X) JOIN(X, SUFFIX)
 #define KERNELS JOIN(JOIN(ota_kernels_, TABLE), _table)
 #define ATTEND JOIN(JOIN(ota_kernels_, TABLE), _attend)
+#define PAIRS JOIN(JOIN(ota_kernels_, TABLE), _pairs)
 #define LANES_OF JOIN(JOIN(ota_kernels_, TABLE), _lanes)
 #define FOR_EACH_LEVEL(KERNELS_OF_LEVEL)                                                           \
     for (int level = 0; LEVELS[level]; level++)                                                    \
@@ -947,6 +948,12 @@ static void NAME(judge)(const NAME(trial) * t, worst *seen, const char *what) {
                 s[j] += b->key_bias[j];
                 terms += isinf(b->key_bias[j]) ? 0 : fabsl((long double)b->key_bias[j]);
             }
+            if (b->pairs.bias) {
+                const T addend = b->pairs.bias[r * b->pairs.bias_ld + j];
+                s[j] = addend < b->pairs.bound ? -INFINITY : s[j] + addend;
+                terms += isinf(s[j]) ? 0 : fabsl((long double)addend);
+            }
+            if (b->pairs.flags && !b->pairs.flags[r * b->pairs.flags_ld + j]) s[j] = -INFINITY;
             top = fmaxl(top, s[j]);
             size = fmaxl(size, terms * per_tau);
         }
@@ -983,6 +990,25 @@ static void NAME(judge)(const NAME(trial) * t, worst *seen, const char *what) {
     }
     free(s);
     free(x);
+}
+
+/* Masks of pairs, the same for every row or not: flags for odd kinds, numbers for those from 2 on; 0: none. Some rows and tiles
+ * are shut, some open. */
+static PAIRS NAME(draw_masks)(guards *all, dice *from, int64_t rows, int64_t keys, int kind) {
+    PAIRS pairs = {.bound = -(T)1e30};
+    const bool of_keys = below(from, 3) == 0;
+    const int64_t count = of_keys ? 1 : rows, ld = of_keys ? 0 : keys;
+    unsigned char *flags = guarded(all, count * keys, 1);
+    T *bias = NAME(normals)(all, from, count * keys, 1);
+    for (int64_t k = 0; k < count * keys; k++) {
+        const int64_t row = k / keys, tile = k % keys / OTA_KEY_TILE;
+        const int64_t shape = (row / 6 + tile) % 3;
+        flags[k] = (unsigned char)(shape == 0 ? 1 : shape == 1 ? 0 : below(from, 3));
+        if (below(from, 5) == 0 || shape == 1) bias[k] = below(from, 2) ? (T)-INFINITY : (T)-1e31;
+    }
+    if (kind % 2) pairs.flags = flags, pairs.flags_ld = ld;
+    if (kind >= 2) pairs.bias = bias, pairs.bias_ld = ld;
+    return pairs;
 }
 
 static void NAME(test_attend)(void **state) {
@@ -1031,6 +1057,9 @@ static void NAME(test_attend)(void **state) {
             if (kind == 4) t.block.sink = (T)(3 * normal(&from));
             if (kind == 5) t.block.row_mass = mass;
             if (kind == 6) t.block.scale *= 20;
+            if (kind != 3)
+                t.block.pairs =
+                    NAME(draw_masks)(&all, &from, t.block.rows, keys, (int)below(&from, 4));
             kernels->TABLE->attend(&t.block);
             NAME(judge)(&t, &seen, kinds[kind]);
             release(&all);
@@ -1061,6 +1090,9 @@ static void NAME(test_attend_bits)(void **state) {
             }
             if (i % 4 == 1) t.block.key_bias = bias;
             if (i % 4 == 2) t.block.sink = 1;
+            if (i % 5 > 1) t.block.pairs = NAME(draw_masks)(&all, &from, 48, keys, i % 5 - 1);
+            /* A pair below the bound is forbidden by its -inf at any scale. */
+            t.block.pairs.bound = -(T)INFINITY;
             kernels->TABLE->attend(&t.block);
             T *single = NAME(room)(&all, values_width);
             for (int64_t r = 0; r < 48; r++) {
@@ -1070,6 +1102,8 @@ static void NAME(test_attend_bits)(void **state) {
                 one.queries += r * width;
                 one.begin += r;
                 one.end += r;
+                if (one.pairs.flags) one.pairs.flags += r * one.pairs.flags_ld;
+                if (one.pairs.bias) one.pairs.bias += r * one.pairs.bias_ld;
                 one.out = single;
                 one.row_max = &top;
                 one.row_sum = &sum;
@@ -1077,7 +1111,7 @@ static void NAME(test_attend_bits)(void **state) {
                 different += !NAME(same)(single, t.block.out + r * values_width, values_width);
                 assert_true(NAME(same)(&top, t.block.row_max + r, 1) &&
                             NAME(same)(&sum, t.block.row_sum + r, 1));
-                if (end[r] == begin[r] + 1 && i % 4 != 2) {
+                if (end[r] == begin[r] + 1 && i % 4 != 2 && i % 5 < 2) {
                     assert_true(
                         NAME(same)(single, t.block.values + begin[r] * values_width, values_width));
                 }
@@ -1090,6 +1124,11 @@ static void NAME(test_attend_bits)(void **state) {
             scaled.c *= (T)0x1p-9;
             scaled.sink *= (T)0x1p9;
             for (int64_t j = 0; j < keys; j++) bias[j] *= (T)0x1p9;
+            if (scaled.pairs.bias) {
+                const int64_t count = scaled.pairs.bias_ld == 0 ? keys : 48 * keys;
+                T *addends = (T *)(uintptr_t)scaled.pairs.bias;
+                for (int64_t k = 0; k < count; k++) addends[k] *= (T)0x1p9;
+            }
             kernels->TABLE->attend(&scaled);
             assert_true(NAME(same)(scaled.out, t.block.out, 48 * values_width));
             for (int64_t r = 0; r < 48; r++)
@@ -1265,5 +1304,6 @@ static void NAME(test_packing)(void **state) {
 #undef NAME
 #undef KERNELS
 #undef ATTEND
+#undef PAIRS
 #undef LANES_OF
 #undef FOR_EACH_LEVEL

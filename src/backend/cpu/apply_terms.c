@@ -13,9 +13,8 @@
 /* Elements of a row are handled in pieces of this many, so that addends live in registers and L1. */
 enum { PIECE = 128 };
 
-/* out[k] = array[b, h, row, first + k], the array broadcasting. */
-static void fetch(const ota_array *a, int64_t b, int64_t h, int64_t row, int64_t first,
-                  int64_t count, real *out) {
+void WORD(ota_pair_numbers)(const ota_array *a, int64_t b, int64_t h, int64_t row, int64_t first,
+                            int64_t count, real *out) {
     const int64_t at = (a->size[0] == 1 ? 0 : b * a->stride[0]) +
                        (a->size[1] == 1 ? 0 : h * a->stride[1]) +
                        (a->size[2] == 1 ? 0 : row * a->stride[2]);
@@ -73,7 +72,7 @@ typedef struct piece {
 
 static void add_pairs(const piece *at, const ota_array *array) {
     real addend[PIECE];
-    fetch(array, at->batch, at->head, at->query, at->first, at->count, addend);
+    pair_numbers(array, at->batch, at->head, at->query, at->first, at->count, addend);
     add_or_forbid(at->s, addend, (real)ota_forbidding_addend(array->type), at->count);
 }
 
@@ -122,7 +121,7 @@ static void apply_support(const piece *at, const ota_support *support) {
     switch (row->form) {
     case OTA_FORM_ADDENDS: add_pairs(at, &support->array); break;
     case OTA_FORM_FLAGS:
-        fetch(&support->array, at->batch, at->head, at->query, at->first, at->count, flag);
+        pair_numbers(&support->array, at->batch, at->head, at->query, at->first, at->count, flag);
         for (int64_t k = 0; k < at->count; k++) s[k] = flag[k] > (real)0 ? s[k] : (real)-INFINITY;
         break;
     case OTA_FORM_POSITIONS:
@@ -142,12 +141,12 @@ double WORD(ota_masked_mass)(const ota_resolved *r, int64_t batch, int64_t head,
         real sum[PIECE] = {0}, addend[PIECE];
         for (int t = 0; t < r->term_count; t++) {
             if (ota_term_of(r->terms[t].kind)->form != OTA_FORM_ADDS_PAIRS) continue;
-            fetch(&r->terms[t].array, batch, head, query, first, count, addend);
+            pair_numbers(&r->terms[t].array, batch, head, query, first, count, addend);
             for (int64_t k = 0; k < count; k++) sum[k] += addend[k];
         }
         for (int t = 0; t < r->support_count; t++) {
             if (ota_support_of(r->supports[t].kind)->form != OTA_FORM_ADDENDS) continue;
-            fetch(&r->supports[t].array, batch, head, query, first, count, addend);
+            pair_numbers(&r->supports[t].array, batch, head, query, first, count, addend);
             for (int64_t k = 0; k < count; k++) sum[k] += addend[k];
         }
         for (int64_t k = 0; k < count; k++) {

@@ -159,6 +159,13 @@ static bool keeps_lists(const ota_cpu_device *device) {
            r->keys < INT32_MAX && !(r->problem.dropout > 0.0);
 }
 
+void ota_take_head_masks(ota_arena *a, const ota_resolved *r, size_t real, ota_head_masks *masks) {
+    *masks = (ota_head_masks){.head = -1};
+    if (!r->row_terms) return;
+    masks->flag_room = ota_arena_take(a, (size_t)r->keys, 1);
+    masks->bias_room = ota_arena_take(a, (size_t)r->keys, real);
+}
+
 static void take_worker(ota_cpu_device *device, ota_worker *w) {
     const ota_resolved *r = device->resolved;
     const size_t real = ota_device_real(device);
@@ -175,6 +182,8 @@ static void take_worker(ota_cpu_device *device, ota_worker *w) {
         w->attend =
             ota_arena_take(a, (size_t)(ota_attend_scratch(device->values_width) + pairs), real);
     }
+    if (ota_device_is_fused(device) || device->strategy == OTA_STRATEGY_CACHE)
+        ota_take_head_masks(a, r, real, &w->masks);
     if (keeps_lists(device)) {
         const size_t room = (size_t)device->stride + OTA_COMPACT_ROOM;
         w->keys.kept = ota_arena_take(a, room, real);

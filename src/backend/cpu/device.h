@@ -10,6 +10,7 @@
 #include "backend/backend.h"
 #include "base/exp2.h"
 #include "base/extrapolation.h"
+#include "head_masks.h"
 #include "kernels/kernels.h"
 #include "pack.h"
 #include "rows/rows.h"
@@ -59,6 +60,7 @@ typedef struct ota_worker {
     double *room;           /* [keys], online: capacity left */
     ota_row_room keys;      /* entmax rows as lists */
     void *strip;            /* [OTA_PANEL][width or values_width], keys and values in place */
+    ota_head_masks masks;   /* of the head at work, of softmax rows */
 } ota_worker;
 
 /* What one chunk of rows tells of the floor of the arithmetic: range of its scores (of those that are
@@ -157,6 +159,8 @@ extern const ota_backend ota_cpu_backend;
 ota_host_algebra ota_cpu_algebra(const ota_kernels *kernels);
 ota_status ota_cpu_create(const ota_layout *layout, ota_cpu_device **device, ota_error *error);
 void ota_cpu_lay_out(ota_cpu_device *device, ota_arena *arena);
+/* Room for the masks of a head; real: bytes of T. */
+void ota_take_head_masks(ota_arena *a, const ota_resolved *r, size_t real, ota_head_masks *masks);
 bool ota_cpu_shrink(ota_cpu_device *device, int step);
 ota_strategy ota_cpu_strategy_of(const ota_cpu_device *device);
 void ota_cpu_set_key_count(ota_cpu_device *device, int64_t key_count);

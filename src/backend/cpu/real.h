@@ -14,6 +14,7 @@
 
 #include <float.h>
 
+#include "head_masks.h"
 #include "kernels/kernels.h"
 #include "masks/masks.h"
 #include "pack.h"
@@ -44,6 +45,7 @@ typedef double real;
 #endif
 
 typedef OF_TYPE(attend) ota_attend_block;
+typedef OF_TYPE(pairs) ota_pair_masks;
 typedef OF_TYPE(lanes) ota_lanes_block;
 typedef OF_TYPE(gradient) ota_gradient_block;
 typedef OF_TYPE(log_round) ota_log_round_operands;
@@ -65,9 +67,20 @@ typedef OF_TYPE(slopes) ota_slopes_operands;
 #define row_exponentials WORD(ota_row_exponentials)
 #define apply_terms WORD(ota_apply_terms)
 #define masked_mass WORD(ota_masked_mass)
+#define pair_numbers WORD(ota_pair_numbers)
+#define find_head_masks WORD(ota_find_head_masks)
 #define pack_keys WORD(ota_pack_keys)
 #define pack_rows WORD(ota_pack_rows)
 #define unpack_rows WORD(ota_unpack_rows)
 #define dropout_row WORD(ota_dropout_row)
+
+/* Of the queries from `first` on. */
+static inline ota_pair_masks pairs_from(const ota_head_masks *masks, int64_t first) {
+    ota_pair_masks pairs = {
+        .flags_ld = masks->flags_ld, .bias_ld = masks->bias_ld, .bound = (real)masks->bound};
+    if (masks->flags != NULL) pairs.flags = masks->flags + first * masks->flags_ld;
+    if (masks->bias != NULL) pairs.bias = (const real *)masks->bias + first * masks->bias_ld;
+    return pairs;
+}
 
 #endif

@@ -9,6 +9,11 @@ void ota_softcap_tanh_f32(const float *restrict x, int64_t count, float *restric
                           float *restrict slope);
 void ota_softcap_tanh_f64(const double *restrict x, int64_t count, double *restrict tanh_x,
                           double *restrict slope);
+/* to[k] = array[batch, head, query, first + k], an array of pairs that repeats where its size is 1. */
+void ota_pair_numbers_f32(const ota_array *a, int64_t batch, int64_t head, int64_t query,
+                          int64_t first, int64_t count, float *to);
+void ota_pair_numbers_f64(const ota_array *a, int64_t batch, int64_t head, int64_t query,
+                          int64_t first, int64_t count, double *to);
 /* What of a row's weights p [keys] lies on pairs that masks and biases take down to OTA_MASKED_ADDEND. */
 double ota_masked_mass_f32(const ota_resolved *r, int64_t batch, int64_t head, int64_t query,
                            const float *p);

@@ -51,7 +51,11 @@ static void solve_piece(const row_block *b, int64_t index, int64_t low, int64_t 
     if (low >= high) return;
     pack_rows(&r->problem.queries, b->batch, b->head, b->first, 1, worker->queries, r->width);
     dot_keys(b->w, worker, b->batch, key_head_of(b), worker->queries, low, high, s);
-    apply_terms(r, b->batch, b->head, b->first, low, high, s);
+    const ota_head_masks *masks = &worker->masks;
+    if (masks->terms || masks->flags != NULL || masks->bias != NULL)
+        apply_terms(r, b->batch, b->head, b->first, low, high, s);
+    else if (r->scale < 1.0 || r->scale > 1.0)
+        KERNELS(device)->multiply(s, high - low, (real)r->scale);
     const double top = (double)KERNELS(device)->maximum(s, NULL, high - low);
     device->piece_top[index] = top;
     if (!(top > -INFINITY)) return;
@@ -76,9 +80,10 @@ static void piece_task(void *context, int64_t task, int worker_index) {
     row_block b = {.w = w, .worker = &device->workers[worker_index], .batch = batch, .rows = 1};
     for (int64_t k = 0; k < device->group; k++) {
         b.head = key_head % r->key_heads * device->group + k;
+        find_head_masks(r, batch, b.head, device->key_count, &b.worker->masks);
         for (b.first = 0; b.first < r->queries; b.first++) {
             int64_t begin, end;
-            ota_row_range(r, batch, b.first, device->key_count, &begin, &end);
+            ota_masked_row_range(r, &b.worker->masks, batch, b.first, &begin, &end);
             const int64_t low = ota_int_max(begin, first);
             const int64_t high = ota_int_min(end, first + length);
             solve_piece(&b, piece_index(device, packed * device->group + k, b.first, piece), low,

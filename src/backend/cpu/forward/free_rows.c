@@ -97,8 +97,10 @@ static void fuse_block(const row_block *b, ota_head_status *status) {
     int64_t begin[OTA_ROW_BLOCK], end[OTA_ROW_BLOCK];
     real *mass = worker->mass, *top = worker->top, *sum = worker->sum;
     const bool masses = ota_array_present(&r->problem.row_mass);
+    ota_head_masks *masks = &worker->masks;
+    find_head_masks(r, batch, head, device->key_count, masks);
     for (int64_t k = 0; k < rows; k++) {
-        ota_row_range(r, batch, first + k, device->key_count, &begin[k], &end[k]);
+        ota_masked_row_range(r, masks, batch, first + k, &begin[k], &end[k]);
         if (masses) mass[k] = (real)ota_row_mass(r, batch, head, first + k);
     }
     const bool wants_out = ota_array_present(&a->out);
@@ -124,8 +126,9 @@ static void fuse_block(const row_block *b, ota_head_status *status) {
                                     .c = (real)(OTA_LOG2_E / tau),
                                     .sink = (real)sink,
                                     .row_mass = masses ? mass : NULL,
-                                    .terms = r->row_terms ? tile_terms : NULL,
+                                    .terms = masks->terms ? tile_terms : NULL,
                                     .terms_context = &terms,
+                                    .pairs = pairs_from(masks, first),
                                     .out = out,
                                     .row_max = top,
                                     .row_sum = sum,
@@ -289,6 +292,7 @@ void WORD(ota_run_rows)(ota_run *run) {
     cpu_run walk = {.run = run, .device = device, .arrays = run->arrays};
     cpu_run *w = &walk;
     const int64_t key_heads = r->batch * r->key_heads;
+    for (int k = 0; k < device->worker_count; k++) device->workers[k].masks.head = -1;
     for (int64_t first = 0; first < key_heads && !ota_run_interrupted(run);
          first += device->packed_count) {
         w->first_key_head = first;

@@ -86,6 +86,7 @@ static void solve_rows(const tile_head *h, const ota_worker *w, int64_t first, i
                        real *out) {
     const ota_cpu_device *device = h->run->device;
     const ota_resolved *r = device->resolved;
+    const ota_head_masks *masks = &h->workspace->masks;
     tile_terms terms = {r, h->batch, h->head, first};
     pack_rows(&r->problem.queries, h->batch, h->head, first, rows, w->queries, r->width);
     const ota_attend_block block = {.queries = w->queries,
@@ -96,10 +97,11 @@ static void solve_rows(const tile_head *h, const ota_worker *w, int64_t first, i
                                     .values_width = device->values_width,
                                     .begin = h->workspace->begin + first,
                                     .end = h->workspace->end + first,
+                                    .pairs = pairs_from(masks, first),
                                     .scale = (real)r->scale,
                                     .c = (real)(OTA_LOG2_E / h->tau),
                                     .sink = (real)h->sink,
-                                    .terms = r->row_terms ? score_terms : NULL,
+                                    .terms = masks->terms ? score_terms : NULL,
                                     .terms_context = &terms,
                                     .out = out,
                                     .row_max = w->top,
@@ -213,7 +215,8 @@ static void rows_task(void *context, int64_t piece, int worker) {
         const real *out = made;
         if (ota_interrupted(&r->settings) != OTA_OK) return;
         for (int64_t k = at; k < at + rows; k++)
-            ota_row_range(r, h->batch, k, r->keys, &workspace->begin[k], &workspace->end[k]);
+            ota_masked_row_range(r, &workspace->masks, h->batch, k, &workspace->begin[k],
+                                 &workspace->end[k]);
         if (!h->run->given)
             solve_rows(h, w, at, rows, made);
         else if (dense_rows(&a->out, h->batch, h->head, at) != NULL)
@@ -273,7 +276,8 @@ static void coupled_rows_task(void *context, int64_t piece, int worker) {
         pack_rows(&h->run->want->out_grad, h->batch, h->head, first, last - first,
                   (real *)workspace->upstream + first * width, width);
     for (int64_t k = first; k < last; k++) {
-        ota_row_range(r, h->batch, k, r->keys, &workspace->begin[k], &workspace->end[k]);
+        ota_masked_row_range(r, &workspace->masks, h->batch, k, &workspace->begin[k],
+                             &workspace->end[k]);
         prepare_coupled_row(h, k);
     }
     int64_t from, to;
@@ -321,6 +325,7 @@ static void key_tile(const tile_head *h, ota_tile_worker *w, int64_t from, int64
     const int64_t width = r->width, values = device->values_width;
     const bool of_keys = ota_array_present(&want->keys),
                of_values = ota_array_present(&want->values);
+    const ota_head_masks *masks = &workspace->masks;
     tile_terms terms = {r, h->batch, h->head, 0};
     ota_gradient_block block = {.keys = (const real *)h->keys + from * width,
                                 .packed_keys = (const real *)h->packed->packed_keys + from * width,
@@ -332,7 +337,7 @@ static void key_tile(const tile_head *h, ota_tile_worker *w, int64_t from, int64
                                 .first = from,
                                 .scale = (real)r->scale,
                                 .c = (real)(OTA_LOG2_E / h->tau),
-                                .terms = r->row_terms ? score_terms : NULL,
+                                .terms = masks->terms ? score_terms : NULL,
                                 .terms_context = &terms,
                                 .keys_grad = of_keys ? w->keys_grad : NULL,
                                 .values_grad = of_values ? w->values_grad : NULL,
@@ -345,6 +350,7 @@ static void key_tile(const tile_head *h, ota_tile_worker *w, int64_t from, int64
     int64_t blocks = 0;
     for (int64_t at = first; at < last; at += OTA_ROW_BLOCK) {
         terms.first = at;
+        block.pairs = pairs_from(masks, at);
         block.rows = ota_int_min(OTA_ROW_BLOCK, last - at);
         block.queries = (const real *)h->queries + at * width;
         block.upstream = (const real *)h->upstream + at * values;

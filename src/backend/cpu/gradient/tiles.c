@@ -103,6 +103,7 @@ static void take_workspace(ota_cpu_device *device, ota_tile_workspace *workspace
     workspace->advantage = ota_arena_take(a, (size_t)n, real);
     workspace->begin = ota_arena_take(a, (size_t)n, sizeof *workspace->begin);
     workspace->end = ota_arena_take(a, (size_t)n, sizeof *workspace->end);
+    ota_take_head_masks(a, r, real, &workspace->masks);
     workspace->queries_sum = ota_arena_take_rows(a, n, width, number);
     if (device->strategy == OTA_STRATEGY_FUSED_PAIRS) {
         const size_t pair = sizeof(uint32_t);
@@ -205,6 +206,9 @@ static void run_query_head(tile_head *h, ota_gradient_task *rows) {
     h->tau = ota_head_temperature(r, h->head);
     h->sink = ota_head_sink(r, h->head);
     h->rate = r->scale / h->tau;
+    h->workspace->masks.head = -1;
+    (h->wide ? ota_find_head_masks_f64 : ota_find_head_masks_f32)(r, h->batch, h->head, r->keys,
+                                                                  &h->workspace->masks);
     if (!h->direct) clear(h->workspace->queries_sum, r->queries, r->width);
     tasks_of(h->wide)->place_rows(h);
     ota_parallel(device->pool, cuts, rows, h);

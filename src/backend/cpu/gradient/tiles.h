@@ -25,7 +25,8 @@ typedef struct ota_tile_workspace {
     /* Plans with `pairs`: left sides, and right sides in pairs of rows or keys; panels of values. */
     uint32_t *queries_left, *upstream_left, *queries_right, *upstream_right, *keys_right;
     uint32_t *value_panels;
-    void *key_advantage; /* [keys]: coupled columns, whose keys, values and sums lie elsewhere */
+    ota_head_masks masks; /* of the head at work */
+    void *key_advantage;  /* [keys]: coupled columns, whose keys, values and sums lie elsewhere */
 } ota_tile_workspace;
 
 /* Scratch of one worker. */

@@ -11,13 +11,11 @@
  * and O moves to f64 every FOLD_TILES tiles, so no chain of roundings grows with the number of keys.
  * Tiles, runs and folds sit at fixed places of the key axis: a row's bits do not depend on the other
  * rows of its block. x is either the raw product, with factor = scale c, or the score S itself where
- * terms, a bias, a scale that is not positive or an extreme factor ask for it. Operands of the two products
+ * terms, numbers of a mask, a bias, a scale that is not positive or an extreme factor ask for it. Operands of the two products
  * are numbers, or pairs of bf16 (pairs.inc.h), P narrowed to bf16 for the second: O is then divided by the sum
  * of what was narrowed, so that it stays a mean of V, and l is the sum of P itself all the same. */
 
 enum { FOLD_TILES = 8 };
-
-static const real NO_SCORE = (real)-INFINITY;
 
 /* One panel's products: out[r][lane] for 64 lanes, in runs along the `width` elements of a query. */
 static void panel_products(const element *q, const element *panel, int64_t rows, int64_t width,
@@ -69,7 +67,8 @@ typedef struct attend_state {
 typedef struct score_tile {
     real *to;
     int64_t first, keys, low, high;
-    int64_t formed; /* steps of STEP_ROWS rows x a panel that are done */
+    int64_t formed;                      /* steps of STEP_ROWS rows x a panel that are done */
+    unsigned char states[OTA_ROW_BLOCK]; /* of the rows' keys, where masks have pairs */
 } score_tile;
 
 enum { STEP_ROWS = TILE_AHEAD ? TILE_AHEAD : OTA_ROW_BLOCK };
@@ -111,10 +110,12 @@ static void row_scores(const attend_block *b, const attend_state *state, int64_t
     }
 }
 
-static ALWAYS_INLINE vec lanes_between(vec x, int64_t j, int64_t low, int64_t high) {
-    if (j >= low && j + LANES <= high) return x;
-    return vec_select(mask_range(ota_int_max(low - j, 0), ota_int_min(high - j, LANES)), x,
-                      vec_set(NO_SCORE));
+/* Keys [*low, *high) of the tile that the row has; false: none. */
+static inline bool keys_of_row(const attend_block *b, const score_tile *x, int64_t row,
+                               int64_t *low, int64_t *high) {
+    *low = ota_int_max(b->begin[row] - x->first, 0);
+    *high = ota_int_min(b->end[row] - x->first, x->keys);
+    return *low < *high && !(has_masks(&b->pairs) && x->states[row] == KEYS_SHUT);
 }
 
 static ALWAYS_INLINE real row_top(const real *x, bool whole, int64_t low, int64_t high) {
@@ -191,11 +192,17 @@ static void tile_weights(const attend_block *b, attend_state *state, const score
     const int64_t first = scores->first, keys = scores->keys;
     for (int row = 0; row < OTA_ROW_BLOCK; row++) state->tile_top[row] = NO_SCORE;
     for (int64_t row = low_row; row < high_row; row++) {
-        const real *x = state->tile + row * OTA_KEY_TILE;
-        int64_t low = ota_int_max(b->begin[row] - first, 0);
-        int64_t high = ota_int_min(b->end[row] - first, keys);
-        if (low >= high) continue;
-        if (!state->raw) row_scores(b, state, row, first, low, high);
+        real *x = state->tile + row * OTA_KEY_TILE;
+        int64_t low, high;
+        if (!keys_of_row(b, scores, row, &low, &high)) continue;
+        const bool scored = b->terms || b->key_bias || !b->pairs.bias;
+        if (!state->raw && scored) row_scores(b, state, row, first, low, high);
+        if (has_masks(&b->pairs) && (b->pairs.bias || scores->states[row] == KEYS_MIXED)) {
+            const real scale = scored ? 1 : b->scale * state->prescale;
+            const pair_masks at = masks_at(&b->pairs, scores->states[row], row, first);
+            state->tile_top[row] = mask_row(&at, low, high, scale, state->prescale, x);
+            continue;
+        }
         bool whole = low == 0 && high == OTA_KEY_TILE;
         state->tile_top[row] = whole ? row_top(x, true, 0, 0) : row_top(x, false, low, high);
     }
@@ -208,15 +215,14 @@ static void tile_weights(const attend_block *b, attend_state *state, const score
             form_scores(b, state, next, steps * (row + 1 - low_row) / (high_row - low_row));
         }
         vec shift = vec_set(state->shift[row]);
-        int64_t low = ota_int_max(b->begin[row] - first, 0);
-        int64_t high = ota_int_min(b->end[row] - first, keys);
-        if (low == 0 && high == OTA_KEY_TILE) {
-            state->tile_sum[row] = row_weights(x, true, 0, 0, shift, factor);
-            continue;
-        }
-        if (low >= high) {
+        int64_t low, high;
+        if (!keys_of_row(b, scores, row, &low, &high)) {
             state->tile_sum[row] = 0;
             memset(x, 0, (size_t)tile_room(keys) * sizeof *x);
+            continue;
+        }
+        if (low == 0 && high == OTA_KEY_TILE) {
+            state->tile_sum[row] = row_weights(x, true, 0, 0, shift, factor);
             continue;
         }
         state->tile_sum[row] = row_weights(x, false, low, high, shift, factor);
@@ -298,11 +304,13 @@ static score_tile tile_of_scores(const attend_block *b, const attend_state *stat
                     .keys = ota_int_min(OTA_KEY_TILE, end - first),
                     .high = b->rows,
                     .to = state->tiles[TILE_AHEAD ? first / OTA_KEY_TILE % 2 : 0]};
-    const int64_t past = first + x.keys;
-    while (x.low < x.high && (b->end[x.low] <= first || b->begin[x.low] >= past)) x.low++;
-    while (x.low < x.high && (b->end[x.high - 1] <= first || b->begin[x.high - 1] >= past)) {
-        x.high--;
+    for (int64_t row = 0; row < b->rows && x.keys > 0 && has_masks(&b->pairs); row++) {
+        x.states[row] = keys_state(&b->pairs, row, ota_int_max(first, b->begin[row]),
+                                   ota_int_min(first + x.keys, b->end[row]));
     }
+    int64_t low, high;
+    while (x.low < x.high && !keys_of_row(b, &x, x.low, &low, &high)) x.low++;
+    while (x.low < x.high && !keys_of_row(b, &x, x.high - 1, &low, &high)) x.high--;
     return x;
 }
 
@@ -311,6 +319,7 @@ static void attend_tile(const attend_block *b, attend_state *state, score_tile *
     enum { STRIDE = OTA_KEY_TILE / HELD };
     const int64_t low = scores->low, high = scores->high, keys = scores->keys;
     state->tile = scores->to;
+    if (low >= high) return;
     form_scores(b, state, scores, score_steps(scores));
     tile_weights(b, state, scores, next);
     const element *left = weights_operand(state, low, high, keys) + low * STRIDE;
@@ -357,8 +366,8 @@ static void attend_rows(const attend_block *b, attend_state *state) {
         TILE_AHEAD ? (real *)(void *)state->narrow + OTA_ROW_BLOCK * OTA_KEY_TILE / 2 : NULL;
     state->has_folded = false;
     state->factor = b->scale * b->c;
-    state->raw =
-        !b->terms && !b->key_bias && state->factor >= SMALLEST_C && state->factor <= LARGEST_C;
+    state->raw = !b->terms && !b->key_bias && !b->pairs.bias && state->factor >= SMALLEST_C &&
+                 state->factor <= LARGEST_C;
     state->prescale = 1;
     if (!state->raw) {
         state->prescale = score_prescale(b->c);

@@ -18,7 +18,17 @@ typedef struct gradient_state {
     /* Of the rows at work: elements along rows [..][OTA_KEY_TILE], and along keys. */
     const element *weights_transposed, *slopes_transposed, *slopes_left;
     real ones[OTA_KEY_TILE];
+    unsigned char states[OTA_ROW_BLOCK]; /* of the rows' keys, where masks have pairs */
 } gradient_state;
+
+/* Keys [*low, *high) of the tile that the row has; false: none, and *low = *high. */
+static inline bool tile_keys_of_row(const gradient_block *b, const gradient_state *state,
+                                    int64_t row, int64_t *low, int64_t *high) {
+    *low = ota_int_max(b->begin[row] - b->first, 0);
+    *high = ota_int_min(b->end[row] - b->first, b->key_count);
+    if (has_masks(&b->pairs) && state->states[row] == KEYS_SHUT) *high = *low;
+    return *low < *high;
+}
 
 /* Raw products of the lanes [low, high) of a row into prescale (S + h). */
 static void gradient_scores(const gradient_block *b, const gradient_state *state, int64_t row,
@@ -55,7 +65,13 @@ static void gradient_weights(const gradient_block *b, const gradient_state *stat
         memset(x, 0, (size_t)tile_room(b->key_count) * sizeof *x);
         return;
     }
-    if (!state->raw) gradient_scores(b, state, row, low, high);
+    const bool scored = b->terms || b->key_bias || !b->pairs.bias;
+    if (!state->raw && scored) gradient_scores(b, state, row, low, high);
+    if (has_masks(&b->pairs) && (b->pairs.bias || state->states[row] == KEYS_MIXED)) {
+        const real scale = scored ? 1 : b->scale * state->prescale;
+        const pair_masks at = masks_at(&b->pairs, state->states[row], row, b->first);
+        (void)mask_row(&at, low, high, scale, state->prescale, x);
+    }
     real shift = state->raw ? b->shift[row] / b->scale : b->shift[row] * state->prescale;
     if (shift != shift) {
         poison_weights(x, low, high, b->key_count);
@@ -124,15 +140,19 @@ static void gradient_rows(const gradient_block *b, gradient_state *state) {
     state->slopes = state->weights + OTA_ROW_BLOCK * OTA_KEY_TILE;
     state->prescale = 1;
     state->factor = b->scale * b->c;
-    state->raw =
-        !b->terms && !b->key_bias && state->factor >= SMALLEST_C && state->factor <= LARGEST_C;
+    state->raw = !b->terms && !b->key_bias && !b->pairs.bias && state->factor >= SMALLEST_C &&
+                 state->factor <= LARGEST_C;
     if (!state->raw) {
         state->prescale = score_prescale(b->c);
         state->factor = b->c / state->prescale;
     }
-    int64_t past = b->first + b->key_count, low = 0, high = b->rows;
-    while (low < high && (b->end[low] <= b->first || b->begin[low] >= past)) low++;
-    while (low < high && (b->end[high - 1] <= b->first || b->begin[high - 1] >= past)) high--;
+    int64_t past = b->first + b->key_count, low = 0, high = b->rows, from, to;
+    for (int64_t row = 0; row < b->rows && has_masks(&b->pairs); row++) {
+        state->states[row] = keys_state(&b->pairs, row, ota_int_max(b->first, b->begin[row]),
+                                        ota_int_min(past, b->end[row]));
+    }
+    while (low < high && !tile_keys_of_row(b, state, low, &from, &to)) low++;
+    while (low < high && !tile_keys_of_row(b, state, high - 1, &from, &to)) high--;
     if (low == high) return;
     low = low / HELD * HELD;
     int64_t depth = elements_of(b->width), values_depth = elements_of(b->values_width);
@@ -144,8 +164,7 @@ static void gradient_rows(const gradient_block *b, gradient_state *state) {
                        OTA_KEY_TILE, state->ones);
     }
     for (int64_t row = low; row < high; row++) {
-        int64_t from = ota_int_max(b->begin[row] - b->first, 0);
-        int64_t to = ota_int_min(b->end[row] - b->first, b->key_count);
+        (void)tile_keys_of_row(b, state, row, &from, &to);
         gradient_weights(b, state, row, from, to);
         gradient_slopes(b, state, row, from, to);
     }

@@ -1,13 +1,21 @@
 /* The table of kernels and what its members take, for one type. kernels.h includes this file twice, with `real` float and
  * double; OF_TYPE(attend) is ota_kernels_f32_attend in the first, and so on. */
 
+/* What masks say of the pairs of a block, row i and key j: entries lie at [i * ld + j], and ld = 0 repeats one row. NULL: nothing. */
+typedef struct OF_TYPE(pairs) {
+    const unsigned char *flags; /* 0 forbids the pair, whatever else the pair holds */
+    const real *bias; /* added to scale * q.k (units of S); below `bound` it forbids, too */
+    int64_t flags_ld, bias_ld;
+    real bound;
+} OF_TYPE(pairs);
+
 /* Gradients of one block of rows against one tile of keys (gradient.inc.h), with
  * P_ij = 2^((S_ij + h_j - shift_i) c), dS_ij = P_ij (U_ij - a_i - b_j), U = upstream V^T:
  *
  *     queries [rows][width], keys [key_count][width], upstream [rows][values_width]   finite, packed densely
  *     packed_keys, packed_values      panels from the tile's first key on, which is `first`; widths > 0
  *     key_bias, key_advantage         h, b [key_count], or NULL
- *     begin, end, scale, c, terms     as in the block of attend
+ *     begin, end, scale, c, terms, pairs   as in the block of attend
  *     shift [rows]                    units of S; +inf: no weight, NaN: P is NaN on the row's keys
  *     advantage [rows]                a, finite
  *     queries_grad [rows][width] += dS K      keys_grad [key_count][width] += dS^T Q
@@ -21,6 +29,7 @@ typedef struct OF_TYPE(gradient) {
     real scale, c;
     void (*terms)(void *context, int64_t row, int64_t first, int64_t last, real *tile_row);
     void *terms_context;
+    OF_TYPE(pairs) pairs;
     const real *shift, *advantage;
     real *queries_grad, *keys_grad, *values_grad;
     real *scratch;
@@ -125,6 +134,7 @@ typedef struct OF_TYPE(attend) {
     /* into S (scale included); keys outside [begin,end) of the row are then ignored             */
     void (*terms)(void *context, int64_t row, int64_t first, int64_t last, real *tile_row);
     void *terms_context;
+    OF_TYPE(pairs) pairs;    /* of the block's first row and key 0; without `terms` */
     real *out;               /* [rows][values_width], out = mu * softmax V                     */
     real *row_max, *row_sum; /* [rows]: max_j S and sum 2^((S - max) c), sink included;         */
                              /* an empty row gives -inf, 0 and out = 0                          */

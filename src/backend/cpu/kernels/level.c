@@ -7,7 +7,7 @@
  *                       its derivative and late interaction only
  *     OTA_TILES         products of pairs run on tiles
  *
- * exp2.inc.h has 2^t and the reading of scores, power.inc.h x^p, attend.inc.h the fused
+ * exp2.inc.h has 2^t and the reading of scores, power.inc.h x^p, masked.inc.h masks in a tile, attend.inc.h the fused
  * kernel and products.inc.h the products, gradient.inc.h its derivative, passes.inc.h the passes over rows and matrices
  * of scores, sparse.inc.h rows with few weights, slopes.inc.h what backward does with rows, adjoint.inc.h the
  * passes of its linear system, lanes.inc.h rounds of many small problems, one a lane, match.inc.h matchings, bounded.inc.h
@@ -35,6 +35,7 @@
 
 #include "exp2.inc.h"
 #include "power.inc.h"
+#include "masked.inc.h"
 #include "attend.inc.h"
 #include "gradient.inc.h"
 

@@ -9,6 +9,7 @@
 #include <immintrin.h>
 #include <math.h>
 #include <stdint.h>
+#include <string.h>
 
 #include "base/half.h"
 
@@ -66,6 +67,19 @@ static inline vmask mask_range(int64_t low, int64_t high) {
     __m256i inside = _mm256_and_si256(_mm256_cmpgt_epi32(lane, from), _mm256_cmpgt_epi32(to, lane));
 #endif
     return from_bits(inside);
+}
+static inline vmask mask_flags(const unsigned char *from, int64_t count) {
+    uint64_t bytes = 0;
+    if (count == LANES)
+        memcpy(&bytes, from, LANES);
+    else
+        for (int lane = 0; lane < count; lane++) bytes |= (uint64_t)from[lane] << 8 * lane;
+    const __m128i x = _mm_cvtsi64_si128((long long)bytes);
+#if OTA_REAL_BITS == 64
+    return from_bits(_mm256_cmpgt_epi64(_mm256_cvtepu8_epi64(x), _mm256_setzero_si256()));
+#else
+    return from_bits(_mm256_cmpgt_epi32(_mm256_cvtepu8_epi32(x), _mm256_setzero_si256()));
+#endif
 }
 static inline vec vec_load(const real *from) { return OP(loadu)(from); }
 #if OTA_REAL_BITS == 32

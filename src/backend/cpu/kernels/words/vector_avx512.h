@@ -27,6 +27,10 @@ enum { TILE_ROWS = 6, TILE_VECTORS = 4 };
 static inline vmask mask_range(int64_t low, int64_t high) {
     return (vmask)(((1u << high) - 1u) & ~((1u << low) - 1u));
 }
+static inline vmask mask_flags(const unsigned char *from, int64_t count) {
+    const __m128i x = _mm_maskz_loadu_epi8((__mmask16)mask_range(0, count), from);
+    return (vmask)_mm_test_epi8_mask(x, x);
+}
 static inline vec vec_load(const real *from) { return OP(loadu)(from); }
 #if OTA_REAL_BITS == 32
 static inline vec vec_widen(const uint16_t *from) {

@@ -105,6 +105,11 @@ static inline vmask mask_range(int64_t low, int64_t high) {
                                   low <= 1 && high > 1 ? UINT64_MAX : 0};
     return vld1q_u64(lane);
 }
+static inline vmask mask_flags(const unsigned char *from, int64_t count) {
+    uint64_t lane[LANES];
+    for (int l = 0; l < LANES; l++) lane[l] = l < count && from[l] != 0 ? UINT64_MAX : 0;
+    return vld1q_u64(lane);
+}
 static inline int64_t mask_count(vmask mask) { return (int64_t)vaddvq_u64(vshrq_n_u64(mask, 63)); }
 static inline real vec_reduce_add(vec x) { return vaddvq_f64(x); }
 static inline vec vec_exponent(vec x) {
@@ -129,6 +134,11 @@ static inline vmask mask_nan(vec x) { return vmvnq_u32(vceqq_f32(x, x)); }
 static inline vmask mask_range(int64_t low, int64_t high) {
     uint32_t lane[LANES];
     for (int l = 0; l < LANES; l++) lane[l] = l >= low && l < high ? UINT32_MAX : 0;
+    return vld1q_u32(lane);
+}
+static inline vmask mask_flags(const unsigned char *from, int64_t count) {
+    uint32_t lane[LANES];
+    for (int l = 0; l < LANES; l++) lane[l] = l < count && from[l] != 0 ? UINT32_MAX : 0;
     return vld1q_u32(lane);
 }
 static inline int64_t mask_count(vmask mask) { return (int64_t)vaddvq_u32(vshrq_n_u32(mask, 31)); }

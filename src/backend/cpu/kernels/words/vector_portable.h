@@ -14,6 +14,7 @@
  *     vec_max, vec_min               a > b ? a : b and a < b ? a : b: b when either is NaN
  *     mask_range(low, high)          lanes low <= lane < high
  *     mask_nan, mask_equal, mask_above, mask_and, mask_count
+ *     mask_flags(from, count)        lanes l < count with from[l] != 0, bytes; touches no other memory
  *     mask_bits(mask)               lane l as bit l
  *     vec_select(mask, yes, no)
  *     vec_compact(to, mask, x)          the lanes of the mask, moved together; writes LANES elements
@@ -71,6 +72,11 @@ enum { TILE_ROWS = 6, TILE_VECTORS = 2 };
 static inline vmask mask_range(int64_t low, int64_t high) {
     vmask mask;
     for (int lane = 0; lane < LANES; lane++) mask[lane] = lane >= low && lane < high ? -1 : 0;
+    return mask;
+}
+static inline vmask mask_flags(const unsigned char *from, int64_t count) {
+    vmask mask;
+    for (int lane = 0; lane < LANES; lane++) mask[lane] = lane < count && from[lane] != 0 ? -1 : 0;
     return mask;
 }
 static inline vec vec_load(const real *from) {
