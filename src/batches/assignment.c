@@ -14,8 +14,8 @@
 #include "solvers/matching/assignment_dense.h"
 
 enum {
-    /* of problems, and of wide ones, that go over a dense matrix: 8 and 32 MB */
-    DENSE_PAIRS = 1 << 20,
+    /* of problems, and of wide ones, that go over a dense matrix: 16 and 32 MB */
+    DENSE_PAIRS = 1 << 21,
     WIDE_PAIRS = 1 << 22,
     CHUNKS_A_THREAD = 8,
     CHUNK_MOST = 64
@@ -178,14 +178,18 @@ static place place_of(const job *work, int64_t p) {
                    p * ota_int_min(batch->rows, batch->columns)};
 }
 
-static needs needs_of(int64_t rows, int64_t columns, size_t element) {
+static needs needs_of(const ota_assignments *batch, int64_t rows, int64_t columns) {
     const int64_t n = ota_int_min(rows, columns), m = ota_int_max(rows, columns);
     if (n == 0) return (needs){0};
     if (ota_match_pays(n, m, DENSE_PAIRS, WIDE_PAIRS)) {
         return (needs){.rows = n, .columns = m, .pairs = n * ota_int_round_up(m, OTA_MATCH_LANES)};
     }
+    /* With a limit f32 costs are copied in f64, which the limit may need. */
+    const size_t element = batch->limited ? sizeof(double) : ota_type_bytes(batch->type);
+    const bool copied =
+        ota_cost_is_copied(batch->limited, batch->offsets != NULL ? 1 : batch->column_stride);
     return (needs){.search = ota_assignment_workspace(rows, columns, element == sizeof(float)),
-                   .copy = (size_t)rows * (size_t)columns * element,
+                   .copy = copied ? (size_t)rows * (size_t)columns * element : 0,
                    .sides = m};
 }
 
@@ -204,9 +208,7 @@ static ota_status check_shape(const ota_assignments *batch, int64_t p, needs *al
         !ota_size_product((const int64_t[]){rows, columns, 8, 4}, 4, &bytes)) {
         return ota_fail(error, OTA_EOVERFLOW, "rows", "", "problem %" PRId64 " is too large", p);
     }
-    /* With a limit f32 costs are copied in f64, which the limit may need. */
-    const needs own =
-        needs_of(rows, columns, batch->limited ? sizeof(double) : ota_type_bytes(batch->type));
+    const needs own = needs_of(batch, rows, columns);
     if (own.search == SIZE_MAX)
         return ota_fail(error, OTA_EOVERFLOW, "rows", "", "problem %" PRId64 " is too large", p);
     (void)grows(all, &own);
@@ -371,7 +373,8 @@ static ota_status solve_problem(const job *work, ota_assign_worker *w, int64_t p
     const ota_watch watch = ota_watch_of(&work->settings);
     const int64_t n = ota_int_min(view.rows, view.columns);
     const ota_batch_kernels kernels = work->assigner->kernels;
-    ota_assign_answer found = {.scale = 1.0};
+    ota_assign_answer found = {
+        .scale = 1.0, .priced = batch->row_potential != NULL || batch->column_potential != NULL};
     ota_status status = OTA_OK;
     if (n == 0) {
         write_nothing(work, p, &view);

@@ -195,33 +195,40 @@ ota_status ota_assign_densely(const ota_batch_kernels *kernels, ota_assign_worke
     return status == OTA_OK && apart ? match_apart(match, view, found->scale, watch) : status;
 }
 
-ota_status ota_assign_by_candidates(const ota_batch_kernels *kernels, ota_assign_worker *w,
-                                    const ota_cost_view *view, const ota_watch *watch,
-                                    ota_assign_answer *found) {
-    const bool narrow = view->type == OTA_F32 && !(view->limit < INFINITY);
+/* What is minimised, as the operator's search reads rows. */
+static void copy_costs(const ota_cost_view *view, bool narrow, const ota_watch *watch, void *to) {
     ota_watch copying = *watch;
     for (int64_t i = 0; i < view->rows && !ota_watch_ends(&copying, view->columns); i++) {
         for (int64_t j = 0; j < view->columns; j++) {
             /* NaN stays NaN, which the search refuses. */
-            const double cost = view->sign * ota_cost_of(view, i, j);
-            const double score = cost > view->limit ? -view->limit : -cost;
+            const double own = view->sign * ota_cost_of(view, i, j);
+            const double cost = own > view->limit ? view->limit : own;
             if (narrow)
-                ((float *)w->copy)[i * view->columns + j] = (float)score;
+                ((float *)to)[i * view->columns + j] = (float)cost;
             else
-                ((double *)w->copy)[i * view->columns + j] = score;
+                ((double *)to)[i * view->columns + j] = cost;
         }
     }
+}
+
+ota_status ota_assign_by_candidates(const ota_batch_kernels *kernels, ota_assign_worker *w,
+                                    const ota_cost_view *view, const ota_watch *watch,
+                                    ota_assign_answer *found) {
+    const bool copied = ota_cost_is_copied(view->limit < INFINITY, view->column_stride);
+    const bool narrow = view->type == OTA_F32 && !(view->limit < INFINITY);
+    if (copied) copy_costs(view, narrow, watch, w->copy);
     ota_assignment problem = {.n = view->rows,
                               .m = view->columns,
-                              .scores = w->copy,
-                              .stride = view->columns,
+                              .scores = copied ? w->copy : view->costs,
+                              .stride = copied ? view->columns : view->row_stride,
                               .narrow = narrow,
+                              .minimise = copied || view->sign > 0.0,
                               .costs = kernels->costs[narrow],
                               .passes = kernels->match,
                               .watch = *watch,
                               .match = w->match_of,
-                              .f = w->f,
-                              .g = w->g};
+                              .f = found->priced ? w->f : NULL,
+                              .g = found->priced ? w->g : NULL};
     found->match_of = w->match_of;
     const ota_status status = ota_assignment_solve(&problem, w->search);
     return status == OTA_OK && problem.apart ? search_apart(w, view, watch) : status;

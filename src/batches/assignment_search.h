@@ -23,7 +23,13 @@ typedef struct ota_assign_answer {
     const int64_t *match_of;           /* of the operator's, by the rows */
     const double *price;
     double scale;
+    bool priced; /* in: are prices wanted of the operator's search? */
 } ota_assign_answer;
+
+/* Are costs copied for the search of the operator, which reads rows that lie in one piece? */
+static inline bool ota_cost_is_copied(bool limited, int64_t column_stride) {
+    return limited || column_stride != 1;
+}
 
 /* The problem with the shorter side as rows. */
 ota_cost_view ota_cost_view_transposed(const ota_cost_view *view);

@@ -154,7 +154,7 @@ static void small_problems_are_optimal(void **unused) {
 enum { SHAPES = 15 };
 static const int64_t SHAPE[SHAPES][2] = {
     {30, 30},   {0, 4}, {20, 300},    {300, 20},  {1, 1},     {64, 64}, {65, 63}, {5, 0},
-    {128, 128}, {7, 7}, {1100, 1000}, {2, 70000}, {450, 450}, {3, 100}, {33, 35}};
+    {128, 128}, {7, 7}, {1500, 1450}, {2, 70000}, {450, 450}, {3, 100}, {33, 35}};
 
 typedef struct ragged {
     ota_assignments batch;
@@ -448,7 +448,7 @@ static void ties_and_limits(void **unused) {
 /* A limit on problems that are too large for the search of small ones: the bound, by code of its own, meets the value. */
 static void large_problems_with_a_limit(void **unused) {
     (void)unused;
-    enum { SIDE = 1050 };
+    enum { SIDE = 1460 };
     double *const costs = malloc(sizeof *costs * SIDE * SIDE), u[SIDE], v[SIDE], value, bound;
     int64_t pairs;
     uint64_t seed = 23;
@@ -478,12 +478,77 @@ static void large_problems_with_a_limit(void **unused) {
     ota_assigner_free(assigner);
 }
 
+/* Costs of a large problem are read where they lie, or copied: the same bits in both types, for costs and for what they are minus
+ * of, of rows in any order and of columns that are not neighbours. */
+static void large_layouts_agree(void **unused) {
+    (void)unused;
+    enum { SIDE = 1460, AHEAD = 3, STRIDE = SIDE + AHEAD, PAIRS = SIDE * STRIDE, KINDS = 6 };
+    static double u[SIDE], v[SIDE], first_u[SIDE], first_v[SIDE];
+    static int64_t column_of[SIDE], first[SIDE];
+    double *const costs = take(PAIRS, sizeof *costs), *const other = take(PAIRS, sizeof *other);
+    float *const narrow = take(PAIRS, sizeof *narrow);
+    uint64_t seed = 31;
+    double value, bound;
+    ota_assigner *const assigner = assigner_of(1, NULL);
+    for (int k = 0; k < PAIRS; k++) {
+        costs[k] = floor(uniform(&seed) * 100.0);
+        if (uniform(&seed) < 0.1) costs[k] = INFINITY;
+        narrow[k] = (float)costs[k];
+    }
+    for (int kind = 0; kind < KINDS; kind++) {
+        ota_assignments batch = {.size = sizeof batch,
+                                 .count = 1,
+                                 .rows = SIDE,
+                                 .columns = SIDE,
+                                 .costs = costs,
+                                 .type = OTA_F64,
+                                 .row_stride = STRIDE,
+                                 .column_stride = 1,
+                                 .column_of = column_of,
+                                 .value = &value,
+                                 .bound = &bound,
+                                 .row_potential = u,
+                                 .column_potential = v};
+        const double sign = kind == 2 ? -1.0 : 1.0;
+        if (kind == 1) batch.costs = narrow, batch.type = OTA_F32;
+        if (kind >= 2) batch.costs = other;
+        for (int64_t i = 0; i < SIDE; i++) {
+            for (int64_t j = 0; j < SIDE; j++) {
+                const int64_t back = (SIDE - 1 - i) * STRIDE + j, turned = j * STRIDE + i;
+                other[kind == 3   ? back
+                      : kind == 4 ? turned
+                                  : i * STRIDE + j] = sign * costs[i * STRIDE + j];
+            }
+        }
+        if (kind == 2) batch.maximize = 1;
+        if (kind == 3) batch.costs = other + (SIDE - 1) * STRIDE, batch.row_stride = -STRIDE;
+        if (kind == 4) batch.row_stride = 1, batch.column_stride = STRIDE;
+        /* Only columns and bounds: no potentials are formed. */
+        if (kind == 5) batch.row_potential = batch.column_potential = batch.bound = NULL;
+        assert_int_equal(ota_assign(assigner, &batch, NULL), OTA_OK);
+        spec_check("ELA-14", fabs(value - bound), 0.0);
+        for (int64_t i = 0; kind == 2 && i < SIDE; i++) u[i] = -u[i], v[i] = -v[i];
+        if (kind == 2) value = -value, bound = -bound;
+        if (kind == 0) {
+            memcpy(first, column_of, sizeof first);
+            memcpy(first_u, u, sizeof u);
+            memcpy(first_v, v, sizeof v);
+        }
+        assert_memory_equal(column_of, first, sizeof first);
+        for (int64_t i = 0; i < SIDE; i++)
+            assert_true(!(fabs(u[i] - first_u[i]) > 0.0) && !(fabs(v[i] - first_v[i]) > 0.0));
+    }
+    free(costs), free(other), free(narrow);
+    ota_assigner_free(assigner);
+}
+
 TEST_FILE(test_assignments) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(small_problems_are_optimal),
         cmocka_unit_test(bounds_are_met_whatever_runs),
         cmocka_unit_test(sides_may_be_wanted_alone),
         cmocka_unit_test(layouts_agree),
+        cmocka_unit_test(large_layouts_agree),
         cmocka_unit_test(ties_and_limits),
         cmocka_unit_test(large_problems_with_a_limit),
         cmocka_unit_test(failures_stay_their_own),

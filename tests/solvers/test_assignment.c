@@ -181,15 +181,15 @@ static void every_kind_is_optimal(void **unused) {
                                                      [PLANTED] = 2,
                                                      [GEOMETRIC] = 1402,
                                                      [WIDE] = 200},
-                                                    {[UNIFORM] = 29,
-                                                     [INTEGERS] = 260,
+                                                    {[UNIFORM] = 73,
+                                                     [INTEGERS] = 24,
                                                      [CONSTANT] = 0,
-                                                     [SUMS] = 1914,
-                                                     [PRODUCTS] = 1664,
-                                                     [WANTED] = 72,
-                                                     [PLANTED] = 3,
-                                                     [GEOMETRIC] = 472,
-                                                     [WIDE] = 1220}};
+                                                     [SUMS] = 2402,
+                                                     [PRODUCTS] = 910,
+                                                     [WANTED] = 305,
+                                                     [PLANTED] = 0,
+                                                     [GEOMETRIC] = 514,
+                                                     [WIDE] = 269}};
     for (int run = 0; run < 2 * KINDS; run++) {
         const int k = run % KINDS;
         by_candidates = run >= KINDS;

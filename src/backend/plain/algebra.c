@@ -103,14 +103,14 @@ static double cost_at(const ota_score_row *row, int64_t j) {
     return fmin(row->top - ((const double *)row->scores)[j] * row->factor, row->limit);
 }
 
-static ota_cost_score_range score_range(const void *scores, int64_t count) {
-    const double *s = scores;
+static ota_cost_score_range score_range(const void *scores, int64_t count, double sign) {
     ota_cost_score_range found = {.top = -INFINITY};
     for (int64_t j = 0; j < count; j++) {
-        if (s[j] <= -INFINITY) continue;
-        found.wrong |= !(s[j] < INFINITY);
-        found.top = fmax(found.top, s[j]);
-        found.largest = fmax(found.largest, fabs(s[j]));
+        const double score = sign * ((const double *)scores)[j];
+        if (score <= -INFINITY) continue;
+        found.wrong |= !(score < INFINITY);
+        found.top = fmax(found.top, score);
+        found.largest = fmax(found.largest, fabs(score));
     }
     return found;
 }
@@ -119,8 +119,21 @@ static void form(const ota_score_row *row, double *cost) {
     for (int64_t j = 0; j < row->count; j++) cost[j] = cost_at(row, j);
 }
 
-static void lower(const ota_score_row *row, double *price) {
-    for (int64_t j = 0; j < row->count; j++) price[j] = fmin(price[j], cost_at(row, j));
+static void lower(const ota_score_row *row, int64_t i, double *price, int64_t *who) {
+    for (int64_t j = 0; j < row->count; j++) {
+        if (!(cost_at(row, j) < price[j])) continue;
+        price[j] = cost_at(row, j);
+        who[j] = i;
+    }
+}
+
+static int64_t tight(const ota_score_row *row, const double *price, const int64_t *row_of,
+                     int64_t begin) {
+    for (int64_t k = 0; k < row->count; k++) {
+        const int64_t j = (begin + k) % row->count;
+        if (row_of[j] < 0 && cost_at(row, j) - price[j] <= 0.0) return j;
+    }
+    return -1;
 }
 
 static double groups(const ota_score_row *row, const double *price, int64_t count, double *lowest) {
@@ -140,14 +153,19 @@ static void append(ota_pair_list *list, int64_t column, double cost) {
 }
 
 /* Forbidden pairs, whose cost is infinite, stay out. */
-static bool pick(const ota_score_row *row, const double *price, int64_t begin, double threshold,
-                 ota_pair_list *list) {
-    for (int64_t k = 0; k < row->count; k++) {
-        const int64_t j = (begin + k) % row->count;
-        const double cost = cost_at(row, j);
-        if (!(cost - price[j] <= fmin(threshold, DBL_MAX))) continue;
-        if (list->count == list->room) return false;
-        append(list, j, cost);
+static bool pick(const ota_score_row *row, const ota_cost_groups *of, int64_t begin,
+                 double threshold, ota_pair_list *list) {
+    list->next = INFINITY;
+    for (int64_t step = 0; step < of->count; step++) {
+        for (int64_t j = (begin + step) % of->count; j < row->count; j += of->count) {
+            const double cost = cost_at(row, j), reduced = cost - of->price[j];
+            if (!(reduced <= fmin(threshold, DBL_MAX))) {
+                list->next = fmin(list->next, reduced);
+                continue;
+            }
+            if (list->count == list->room) return false;
+            append(list, j, cost);
+        }
     }
     return true;
 }
@@ -160,17 +178,17 @@ static void nearer(const ota_score_row *row, const double *price, double offset,
     }
 }
 
-static double best(const void *scores, const double *g, int64_t count) {
+static double best(const void *scores, double sign, const double *g, int64_t count) {
     double top = -INFINITY;
-    for (int64_t j = 0; j < count; j++) top = fmax(top, ((const double *)scores)[j] + g[j]);
+    for (int64_t j = 0; j < count; j++) top = fmax(top, sign * ((const double *)scores)[j] + g[j]);
     return top;
 }
 
-static double best_listed(const void *scores, const double *g, const int32_t *column,
+static double best_listed(const void *scores, double sign, const double *g, const int32_t *column,
                           int32_t listed) {
     double top = -INFINITY;
     for (int32_t k = 0; k < listed; k++)
-        top = fmax(top, ((const double *)scores)[column[k]] + g[column[k]]);
+        top = fmax(top, sign * ((const double *)scores)[column[k]] + g[column[k]]);
     return top;
 }
 
@@ -185,6 +203,7 @@ static void transpose(const void *from, int64_t rows, int64_t columns, int64_t f
 static const ota_costs costs = {.score_range = score_range,
                                 .form = form,
                                 .lower = lower,
+                                .tight = tight,
                                 .groups = groups,
                                 .pick = pick,
                                 .nearer = nearer,

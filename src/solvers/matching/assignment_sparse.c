@@ -1,18 +1,19 @@
 /* assignment_sparse.c: the matching over a few candidates of every row, exact all the same.
  *
- * Optimal pairs are nearly always among the cheapest of their row. So every row keeps a list of its cheapest pairs
- * and a bound that none of the others is below; since prices only fall, reduced costs only rise and the bound goes on
- * to hold. (1) Square: prices v_j = min_i c_ij; else 0. (2) Every row is listed. (3) Square: rows bid a little more than
- * a column is worth to them, which ends wars for prices soon [LIT-06]; only the prices are kept. (4) Rows bid exactly. (5) A
- * shortest path for each row left: a row that was reached is in the heap once more at its bound, and when the
- * search gets there its list grows. So bids and paths are those over all pairs, and the scores are read again
- * only in the rows whose list was too short. */
+ * Optimal pairs are nearly always among the cheapest of their row. So a row that is asked for more than its cheapest pair gets a
+ * list of its cheapest ones and a bound that none of the others is below; since prices only fall, reduced costs only
+ * rise and the bound goes on to hold. (1) Square: prices v_j = min_i c_ij; else 0. (2) Pairs of reduced cost 0, as far as
+ * they come without asking twice: of many ties nearly all. (3) Rows bid exactly. (4) Square, and many rows are left: rows
+ * bid a little more than a column is worth to them, which ends wars for prices soon [LIT-06], only the prices are kept, and (3)
+ * again. (5) A shortest path for each row left: a row that was reached is in the heap once more at its bound, and when
+ * the search gets there its list grows. So bids and paths are those over all pairs, and the scores are read again only in
+ * the rows whose list was too short. */
 #include "augmenting_paths.h"
 
 #include <math.h>
 
 enum {
-    FIRST_CANDIDATES = 16,
+    FIRST_CANDIDATES = 8,
     GROUP = 8,
     BIDDING_SWEEPS = 3,
     BIDS = 64, /* in a row, each by the loser of the one before */
@@ -40,36 +41,51 @@ static double threshold_of_groups(const double *lowest, int64_t groups) {
     return count == FIRST_CANDIDATES ? kept[count - 1] : INFINITY;
 }
 
-/* Lists the pairs of row i of reduced cost at most `threshold`; false: they have no room. */
+static int64_t groups_of(const ota_matching *state) { return (state->columns + GROUP - 1) / GROUP; }
+
+/* Lists the pairs of row i, whose groups `lowest` is of, of reduced cost at most `threshold`; false: they have no room. */
 static bool list_to(ota_matching *state, int64_t i, double threshold) {
     const ota_score_row row = ota_matching_row(state, i);
+    const ota_cost_groups groups = {state->price, state->lists.lowest, groups_of(state)};
     ota_pair_list list = {.column = state->lists.column + i * OTA_CANDIDATES,
                           .cost = state->lists.cost + i * OTA_CANDIDATES,
                           .room = OTA_CANDIDATES};
     /* Where many tie, rows begin at different columns and so list different ones. */
-    const bool whole =
-        state->read->pick(&row, state->price, GROUP * i % state->columns, threshold, &list);
+    const bool whole = state->read->pick(&row, &groups, i, threshold, &list);
     state->lists.count[i] = list.count;
-    state->lists.bound[i] = threshold;
+    state->lists.bound[i] = whole ? list.next : threshold;
     return whole;
 }
 
 /* Lists row i anew, with its cheapest pairs at the prices of now. */
 static void list_first(ota_matching *state, int64_t i) {
-    const int64_t groups = (state->columns + GROUP - 1) / GROUP;
     const ota_score_row row = ota_matching_row(state, i);
+    const int64_t groups = groups_of(state);
     const double lowest = state->read->groups(&row, state->price, groups, state->lists.lowest);
     const double threshold = threshold_of_groups(state->lists.lowest, groups);
-    if (!list_to(state, i, threshold)) state->lists.bound[i] = lowest;
     state->lists.reach[i] = threshold - lowest;
+    if (list_to(state, i, threshold)) return;
+    /* Too many tie. Those below them have room, unless it is the cheapest that tie. */
+    state->lists.reach[i] = -1.0;
+    if (threshold > lowest)
+        (void)list_to(state, i, nextafter(threshold, -INFINITY));
+    else
+        state->lists.bound[i] = lowest;
+}
+
+static void need_list(ota_matching *state, int64_t i, ota_watch *watch) {
+    if (state->lists.count[i] >= 0) return;
+    (void)ota_watch_spend(watch, 2 * state->columns);
+    list_first(state, i);
 }
 
 /* Lists row i with more pairs than before, as far above its bound as the first ones were apart. False: they have no room,
  * the list is its cheapest pairs of now, and the bound may have fallen. */
 static bool list_more(ota_matching *state, int64_t i) {
-    double threshold = state->lists.bound[i] + state->lists.reach[i];
-    if (!(threshold > state->lists.bound[i])) threshold = INFINITY;
+    const ota_score_row row = ota_matching_row(state, i);
+    const double threshold = state->lists.bound[i] + state->lists.reach[i];
     state->lists.reach[i] *= 2.0;
+    (void)state->read->groups(&row, state->price, groups_of(state), state->lists.lowest);
     if (list_to(state, i, threshold)) return true;
     list_first(state, i);
     return false;
@@ -126,6 +142,7 @@ static int64_t bid(ota_matching *state, int64_t count, double more, int64_t chai
     int64_t bids = 0;
     for (int64_t w = 0; w < count && !ota_watch_ends(watch, OTA_CANDIDATES);) {
         const int64_t i = waiting[w++];
+        need_list(state, i, watch);
         two_cheapest found = find_two(state, i);
         if (!(found.first <= state->lists.bound[i])) {
             (void)ota_watch_spend(watch, state->columns);
@@ -211,7 +228,9 @@ static int64_t heap_pop(ota_matching *state, int64_t *count) {
 typedef struct path_search {
     int64_t open, met; /* in the heap; met so far, in `reached` */
     int64_t end;       /* -1: none yet */
-    double shortest;
+    int64_t
+        ready; /* columns at `now`, in `waiting`, which no heap has to sort: where many tie nearly all */
+    double shortest, now;
 } path_search;
 
 static void open_up(ota_matching *state, path_search *search, int64_t one, double distance) {
@@ -233,8 +252,15 @@ static inline void relax_pair(ota_matching *state, path_search *search, int64_t 
         search->end = j;
     } else {
         /* Reached for good: rounding alone says otherwise. */
-        if (state->distance[j] < INFINITY && state->heap_slot[j] < 0) return;
-        open_up(state, search, j, through);
+        const bool met = state->distance[j] < INFINITY;
+        if (met && state->heap_slot[j] < 0) return;
+        if (!met && through <= search->now) {
+            state->reached[search->met++] = j;
+            state->waiting[search->ready++] = j;
+            state->distance[j] = through;
+        } else {
+            open_up(state, search, j, through);
+        }
     }
     state->before[j] = i;
     state->final_distance[j] = cost;
@@ -260,26 +286,41 @@ static void relax_all(ota_matching *state, path_search *search, int64_t i) {
         relax_pair(state, search, i, list.column[k], list.cost[k]);
 }
 
+/* The nearest column, or row in the heap, that was not looked at; -1: none is nearer than the end. `seen` of those that were
+ * ready have been. */
+static int64_t next_nearest(ota_matching *state, path_search *search, int64_t *seen) {
+    while (*seen < search->ready) {
+        const int64_t one = state->waiting[(*seen)++];
+        if (state->distance[one] < search->shortest) return one;
+    }
+    search->ready = *seen = 0;
+    if (search->open == 0 || !(state->distance[state->heap[0]] < search->shortest)) return -1;
+    search->now = state->distance[state->heap[0]];
+    return heap_pop(state, &search->open);
+}
+
 static ota_status augment(ota_matching *state, int64_t start, ota_watch *watch) {
-    path_search search = {.end = -1, .shortest = INFINITY};
+    path_search search = {.end = -1, .shortest = INFINITY, .now = -INFINITY};
     ota_status status = ota_watch_ask(watch);
     if (status != OTA_OK) return status;
-    int64_t steps = 0;
+    int64_t steps = 0, seen = 0;
     state->offset[start] = 0.0;
+    need_list(state, start, watch);
     relax_list(state, &search, start);
-    while (search.open > 0 && state->distance[state->heap[0]] < search.shortest) {
-        const int64_t one = heap_pop(state, &search.open);
+    for (int64_t one; (one = next_nearest(state, &search, &seen)) >= 0;) {
         if (one >= state->padded) {
             const int64_t i = one - state->padded;
             status = ota_watch_spend(watch, state->columns);
             if (status != OTA_OK) return status;
-            if (state->lists.count[i] < LONG_LIST && list_more(state, i))
+            const bool grows = state->lists.count[i] < LONG_LIST && !(state->lists.reach[i] < 0.0);
+            if (grows && list_more(state, i))
                 relax_list(state, &search, i);
             else
                 relax_all(state, &search, i);
         } else {
             const int64_t i = state->row_of[one];
             state->offset[i] = (state->own_cost[i] - state->price[one]) - state->distance[one];
+            need_list(state, i, watch);
             relax_list(state, &search, i);
         }
         if (++steps % STEPS_PER_QUESTION == 0) {
@@ -346,38 +387,65 @@ static void overbid(ota_matching *state, ota_watch *watch) {
     }
 }
 
-/* v_j = min_i c_ij; false: a column has no allowed pair. */
-static bool price_columns(ota_matching *state, ota_watch *watch) {
-    for (int64_t j = 0; j < state->columns; j++) state->price[j] = INFINITY;
-    for (int64_t i = 0; i < state->rows && !ota_watch_ends(watch, state->columns); i++) {
+/* v_j = min_i c_ij, where that is not so already, and every column goes to its cheapest row, where that is free. False: a
+ * column has no allowed pair. */
+static bool reduce_columns(ota_matching *state, ota_watch *watch) {
+    for (int64_t j = 0; !state->priced && j < state->columns; j++) state->price[j] = INFINITY;
+    for (int64_t i = 0; !state->priced && i < state->rows && !ota_watch_ends(watch, state->columns);
+         i++) {
         const ota_score_row row = ota_matching_row(state, i);
-        state->read->lower(&row, state->price);
+        state->read->lower(&row, i, state->price, state->before);
     }
-    for (int64_t j = 0; j < state->columns; j++) {
+    state->priced = false;
+    for (int64_t j = state->columns; j-- > 0;) {
         if (state->price[j] == INFINITY) return false;
+        const int64_t i = state->before[j];
+        if (state->column_of[i] < 0) match(state, i, j, state->price[j]);
     }
     return true;
 }
 
+/* Pairs of reduced cost 0, the first of each row that is left. How many rows wait, in next_waiting. */
+static int64_t take_tight(ota_matching *state, ota_watch *watch) {
+    int64_t left = 0;
+    for (int64_t i = 0; i < state->rows && !ota_watch_ends(watch, state->columns / GROUP); i++) {
+        if (state->column_of[i] >= 0) continue;
+        const ota_score_row row = ota_matching_row(state, i);
+        const int64_t j = state->read->tight(&row, state->price, state->row_of, i);
+        if (j < 0)
+            state->next_waiting[left++] = i;
+        else
+            match(state, i, j, state->price[j]);
+    }
+    return left;
+}
+
+/* Rows bid exactly; how many are left, in next_waiting. */
+static int64_t bid_exactly(ota_matching *state, int64_t left, ota_watch *watch) {
+    for (int sweep = 0; sweep < BIDDING_SWEEPS && left > 0; sweep++)
+        left = bid(state, left, 0.0, BIDS, watch);
+    return left;
+}
+
 ota_status ota_assignment_sparse(ota_matching *state, ota_watch *watch) {
     const bool square = state->rows == state->columns;
-    if (square && !price_columns(state, watch)) {
-        const ota_status going = ota_watch_ask(watch);
-        return going != OTA_OK ? going : OTA_INFEASIBLE;
-    }
+    (void)let_go(state);
     for (int64_t one = 0; one < state->padded + state->rows; one++) {
         state->distance[one] = INFINITY;
         state->heap_slot[one] = -1;
     }
-    for (int64_t i = 0; i < state->rows; i++) {
-        const ota_status going = ota_watch_spend(watch, 2 * state->columns);
-        if (going != OTA_OK) return going;
-        list_first(state, i);
+    for (int64_t i = 0; i < state->rows; i++) state->lists.count[i] = -1;
+    if (square && !reduce_columns(state, watch)) {
+        const ota_status going = ota_watch_ask(watch);
+        return going != OTA_OK ? going : OTA_INFEASIBLE;
     }
-    if (square) overbid(state, watch);
-    int64_t left = let_go(state);
-    for (int iteration = 0; iteration < BIDDING_SWEEPS && left > 0; iteration++)
-        left = bid(state, left, 0.0, BIDS, watch);
+    int64_t left = bid_exactly(state, take_tight(state, watch), watch);
+    if (square && left > state->rows / FEW) {
+        for (int64_t i = 0; i < state->rows && !ota_watch_ends(watch, 1); i++)
+            need_list(state, i, watch);
+        overbid(state, watch);
+        left = bid_exactly(state, let_go(state), watch);
+    }
     /* Bids that were given up leave rows that nobody waits for. */
     const ota_status going = ota_watch_ask(watch);
     if (going != OTA_OK) return going;
@@ -394,10 +462,11 @@ double ota_assignment_potential(const ota_matching *state, int64_t i, const doub
     const double reduced = state->own_cost[i] - state->price[own];
     /* Far above what rounding makes of the two ways to form a sum. */
     const double slack = 0x1p-48 * (state->largest + fabs(state->price[own]) + fabs(reduced));
-    if (!(reduced + slack < state->lists.bound[i]))
-        return -state->read->best(row.scores, g, state->columns);
-    const double listed = state->read->best_listed(
-        row.scores, g, state->lists.column + i * OTA_CANDIDATES, state->lists.count[i]);
+    if (state->lists.count[i] < 0 || !(reduced + slack < state->lists.bound[i]))
+        return -state->read->best(row.scores, state->sign, g, state->columns);
+    const double listed =
+        state->read->best_listed(row.scores, state->sign, g,
+                                 state->lists.column + i * OTA_CANDIDATES, state->lists.count[i]);
     const int32_t pair = (int32_t)own;
-    return -fmax(listed, state->read->best_listed(row.scores, g, &pair, 1));
+    return -fmax(listed, state->read->best_listed(row.scores, state->sign, g, &pair, 1));
 }

@@ -76,25 +76,33 @@ static void set_rows(ota_matching *state, const ota_assignment *problem, ota_wat
     state->stride = state->padded * bytes;
 }
 
-/* Largest score of each row, largest |score| of all, and NaN or +inf among them. */
-static ota_status find_score_ranges(ota_matching *state, ota_watch *watch) {
+/* Largest score of each row, largest |score| of all, and NaN or +inf among them. With `prices` also v_j = min_i c_ij while a row
+ * is at hand, since most matrices are longer than caches. */
+static ota_status find_score_ranges(ota_matching *state, bool prices, ota_watch *watch) {
     double largest = 0.0;
     bool wrong = false;
+    state->factor = state->sign;
+    for (int64_t j = 0; prices && j < state->columns; j++) state->price[j] = INFINITY;
     for (int64_t i = 0; i < state->rows; i++) {
         const ota_status going = ota_watch_spend(watch, state->columns);
         if (going != OTA_OK) return going;
-        const ota_score_row row = ota_matching_row(state, i);
-        const ota_cost_score_range found = state->read->score_range(row.scores, row.count);
-        state->top[i] = found.top;
+        ota_score_row row = ota_matching_row(state, i);
+        const ota_cost_score_range found =
+            state->read->score_range(row.scores, row.count, state->sign);
+        row.top = state->top[i] = found.top;
         wrong |= found.wrong;
         if (found.largest > largest) largest = found.largest;
+        if (prices && found.top > -INFINITY)
+            state->read->lower(&row, i, state->price, state->before);
     }
     if (wrong) return OTA_NONFINITE;
-    state->factor = ota_safe_factor(largest);
-    state->largest = largest * state->factor;
+    const double safe = ota_safe_factor(largest);
+    state->priced = prices && !(safe < 1.0);
+    state->factor = state->sign * safe;
+    state->largest = largest * safe;
     for (int64_t i = 0; i < state->rows; i++) {
         if (state->top[i] == -INFINITY) return OTA_INFEASIBLE;
-        state->top[i] *= state->factor;
+        state->top[i] *= safe;
     }
     return OTA_OK;
 }
@@ -162,10 +170,9 @@ static ota_status search_densely(ota_matching *state, ota_assignment *problem) {
 }
 
 static void begin_search(ota_matching *state) {
-    for (int64_t j = 0; j < state->padded; j++) {
+    for (int64_t j = state->priced ? state->columns : 0; j < state->padded; j++)
         state->price[j] = 0.0;
-        state->row_of[j] = -1;
-    }
+    for (int64_t j = 0; j < state->padded; j++) state->row_of[j] = -1;
 }
 
 static double largest_price(const ota_matching *state) {
@@ -190,11 +197,10 @@ static bool costs_nothing(const ota_matching *state, ota_assignment *problem) {
 /* By candidates, again with a limit of costs where prices cannot tell the small ones apart (assignment_dense.c). */
 static ota_status search_by_candidates(ota_matching *state, ota_assignment *problem) {
     if (costs_nothing(state, problem)) {
+        for (int64_t j = 0; j < state->columns; j++) state->price[j] = 0.0;
         for (int64_t i = 0; i < state->rows; i++) {
             state->column_of[i] = state->row_of[i] = i;
-            state->lists.count[i] = 0;
-            state->lists.bound[i] = -INFINITY;
-            state->own_cost[i] = 0.0;
+            state->lists.count[i] = -1;
         }
         return OTA_OK;
     }
@@ -227,15 +233,17 @@ static ota_status write_potentials(const ota_matching *state, const ota_assignme
                                    ota_watch *watch) {
     const bool transposed = state->transposed != NULL, sparse = !is_dense(state, problem);
     double *f = transposed ? problem->g : problem->f, *g = transposed ? problem->f : problem->g;
-    for (int64_t j = 0; j < state->columns; j++) g[j] = state->price[j] / state->factor;
+    const int64_t *match = transposed ? state->row_of : state->column_of;
+    for (int64_t i = 0; i < problem->n; i++) problem->match[i] = match[i];
+    if (f == NULL) return OTA_OK;
+    for (int64_t j = 0; j < state->columns; j++) g[j] = state->price[j] / fabs(state->factor);
     for (int64_t i = 0; i < state->rows; i++) {
         const ota_status going = ota_watch_spend(watch, sparse ? OTA_CANDIDATES : state->columns);
         if (going != OTA_OK) return going;
         f[i] = sparse ? ota_assignment_potential(state, i, g)
-                      : -state->read->best(ota_matching_row(state, i).scores, g, state->columns);
+                      : -state->read->best(ota_matching_row(state, i).scores, state->sign, g,
+                                           state->columns);
     }
-    const int64_t *match = transposed ? state->row_of : state->column_of;
-    for (int64_t i = 0; i < problem->n; i++) problem->match[i] = match[i];
     return OTA_OK;
 }
 
@@ -248,18 +256,18 @@ ota_status ota_assignment_solve(ota_assignment *problem, void *workspace) {
     if (n == 0 || m == 0) {
         for (int64_t i = 0; i < n; i++) {
             problem->match[i] = -1;
-            problem->f[i] = 0.0;
+            if (problem->f != NULL) problem->f[i] = 0.0;
         }
-        for (int64_t j = 0; j < m; j++) problem->g[j] = 0.0;
+        for (int64_t j = 0; problem->g != NULL && j < m; j++) problem->g[j] = 0.0;
         return OTA_OK;
     }
     ota_arena arena = {.base = workspace, .size = bytes};
-    ota_matching state = {.factor = 1.0, .limit = INFINITY};
+    ota_matching state = {.sign = problem->minimise ? -1.0 : 1.0, .limit = INFINITY};
     state_layout(&state, &arena, n, m, problem->narrow);
     ota_watch *watch = &problem->watch;
     set_rows(&state, problem, watch);
 
-    ota_status status = find_score_ranges(&state, watch);
+    ota_status status = find_score_ranges(&state, n == m && !is_dense(&state, problem), watch);
     if (status != OTA_OK) return status;
     begin_search(&state);
     status = is_dense(&state, problem) ? search_densely(&state, problem)

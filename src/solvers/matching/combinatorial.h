@@ -38,11 +38,12 @@ typedef struct ota_assignment {
     const void *scores; /* [n][stride], f64 or, where `narrow`, f32 */
     int64_t stride;     /* >= m */
     bool narrow;
+    bool minimise;                  /* the scores are costs: S is minus them */
     const ota_costs *costs;         /* how rows of `scores` are read */
     const ota_match_passes *passes; /* over dense matrices of costs; NULL: by candidates always */
     ota_watch watch;
     int64_t *match; /* out [n]: the row's column, -1 = unassigned (only when n > m) */
-    double *f, *g;  /* out [n], [m] */
+    double *f, *g;  /* out [n], [m]; both or none */
     bool
         apart; /* out: costs of the pairs are so far apart that the small ones got lost; ota_transport_solve
                        finds the optimum all the same */

@@ -2,8 +2,9 @@
 
 enum { COST_LANES = 8, PICK_BLOCK = 16, TRANSPOSE_BLOCK = 16 };
 
-static ota_cost_score_range cost_score_range(const void *scores, int64_t count) {
+static ota_cost_score_range cost_score_range(const void *scores, int64_t count, double sign) {
     const real *restrict row = scores;
+    const real unit = (real)sign;
     real high[COST_LANES], low[COST_LANES];
     int32_t wrong[COST_LANES] = {0};
     for (int l = 0; l < COST_LANES; l++) {
@@ -16,7 +17,7 @@ static ota_cost_score_range cost_score_range(const void *scores, int64_t count) 
         const int64_t first = ota_int_max(from, 0);
         const int lanes = count < COST_LANES ? (int)count : COST_LANES;
         for (int l = 0; l < lanes; l++) {
-            const real score = row[first + l];
+            const real score = unit * row[first + l];
             const real allowed = score > (real)-INFINITY ? score : (real)INFINITY;
             wrong[l] |= !(score < (real)INFINITY);
             high[l] = score > high[l] ? score : high[l];
@@ -48,13 +49,41 @@ static void cost_form(const ota_score_row *row, double *restrict cost) {
     for (int64_t j = 0; j < row->count; j++) cost[j] = cost_of(scores[j], top, factor, limit);
 }
 
-static void cost_lower(const ota_score_row *row, double *restrict price) {
+static void cost_lower(const ota_score_row *row, int64_t i, double *restrict price,
+                       int64_t *restrict who) {
     const real *restrict scores = row->scores;
     const double top = row->top, factor = row->factor, limit = row->limit;
     for (int64_t j = 0; j < row->count; j++) {
-        const double cost = cost_of(scores[j], top, factor, limit);
-        price[j] = cost < price[j] ? cost : price[j];
+        const double cost = cost_of(scores[j], top, factor, limit), now = price[j];
+        who[j] = cost < now ? i : who[j];
+        price[j] = cost < now ? cost : now;
     }
+}
+
+static int64_t cost_tight(const ota_score_row *row, const double *restrict price,
+                          const int64_t *restrict row_of, int64_t begin) {
+    const real *restrict scores = row->scores;
+    const double top = row->top, factor = row->factor, limit = row->limit;
+    const int64_t blocks = (row->count + PICK_BLOCK - 1) / PICK_BLOCK;
+    for (int64_t step = 0, k = begin / PICK_BLOCK % blocks; step < blocks; step++) {
+        const int64_t from = k * PICK_BLOCK, rest = row->count - from;
+        int64_t any = rest < PICK_BLOCK;
+        if (!any) {
+            int64_t hit[COST_LANES] = {0};
+            for (int j = 0; j < PICK_BLOCK; j += COST_LANES) {
+                for (int l = 0; l < COST_LANES; l++) {
+                    const double cost = cost_of(scores[from + j + l], top, factor, limit);
+                    hit[l] |= (cost - price[from + j + l] <= 0.0) & (row_of[from + j + l] < 0);
+                }
+            }
+            for (int l = 0; l < COST_LANES; l++) any |= hit[l];
+        }
+        for (int64_t j = from; any != 0 && j < from + PICK_BLOCK && j < row->count; j++) {
+            if (row_of[j] < 0 && cost_at(row, j) - price[j] <= 0.0) return j;
+        }
+        k = k + 1 < blocks ? k + 1 : 0;
+    }
+    return -1;
 }
 
 static double cost_groups(const ota_score_row *row, const double *restrict price, int64_t groups,
@@ -83,51 +112,30 @@ static double cost_groups(const ota_score_row *row, const double *restrict price
     return lane[0];
 }
 
-/* The pairs of at most PICK_BLOCK columns; no branch tells which they are. */
-static bool cost_pick_block(const ota_score_row *row, const double *restrict price, int64_t from,
-                            int64_t count, double limit, ota_pair_list *list) {
-    double cost[PICK_BLOCK];
-    int32_t where[PICK_BLOCK];
-    int32_t found = 0;
-    for (int64_t l = 0; l < count; l++) {
-        cost[l] = cost_at(row, from + l);
-        where[found] = (int32_t)l;
-        found += cost[l] - price[from + l] <= limit;
-    }
-    const bool fits = found <= list->room - list->count;
-    if (!fits) found = list->room - list->count;
-    for (int32_t k = 0; k < found; k++) {
-        list->column[list->count] = (int32_t)from + where[k];
-        list->cost[list->count++] = cost[where[k]];
-    }
-    return fits;
-}
-
-static bool cost_pick(const ota_score_row *row, const double *restrict price, int64_t begin,
+static bool cost_pick(const ota_score_row *row, const ota_cost_groups *of, int64_t begin,
                       double threshold, ota_pair_list *list) {
-    const real *restrict scores = row->scores;
-    const double top = row->top, factor = row->factor, limit = row->limit;
+    const double *price = of->price, *lowest = of->lowest;
     /* Forbidden pairs, whose cost is infinite, stay out. */
     const double reach = threshold < DBL_MAX ? threshold : DBL_MAX;
-    const int64_t blocks = (row->count + PICK_BLOCK - 1) / PICK_BLOCK;
-    for (int64_t step = 0, k = begin / PICK_BLOCK % blocks; step < blocks; step++) {
-        const int64_t from = k * PICK_BLOCK, rest = row->count - from;
-        int64_t any = rest < PICK_BLOCK;
-        if (!any) {
-            int64_t hit[COST_LANES] = {0};
-            for (int j = 0; j < PICK_BLOCK; j += COST_LANES) {
-                for (int l = 0; l < COST_LANES; l++) {
-                    const double cost = cost_of(scores[from + j + l], top, factor, limit);
-                    hit[l] |= cost - price[from + j + l] <= reach;
+    double next = INFINITY;
+    for (int64_t step = 0, k = begin % of->count; step < of->count; step++) {
+        if (lowest[k] <= reach) {
+            for (int64_t j = k; j < row->count; j += of->count) {
+                const double cost = cost_at(row, j), reduced = cost - price[j];
+                if (!(reduced <= reach)) {
+                    next = reduced < next ? reduced : next;
+                    continue;
                 }
+                if (list->count == list->room) return false;
+                list->column[list->count] = (int32_t)j;
+                list->cost[list->count++] = cost;
             }
-            for (int l = 0; l < COST_LANES; l++) any |= hit[l];
+        } else {
+            next = lowest[k] < next ? lowest[k] : next;
         }
-        if (any != 0 &&
-            !cost_pick_block(row, price, from, ota_int_min(rest, PICK_BLOCK), reach, list))
-            return false;
-        k = k + 1 < blocks ? k + 1 : 0;
+        k = k + 1 < of->count ? k + 1 : 0;
     }
+    list->next = next;
     return true;
 }
 
@@ -159,29 +167,29 @@ static void cost_nearer(const ota_score_row *row, const double *restrict price, 
     }
 }
 
-static double cost_best(const void *scores, const double *restrict g, int64_t count) {
+static double cost_best(const void *scores, double sign, const double *restrict g, int64_t count) {
     const real *restrict row = scores;
     double lane[COST_LANES];
     for (int l = 0; l < COST_LANES; l++) lane[l] = -INFINITY;
     int64_t j = 0;
     for (; j + COST_LANES <= count; j += COST_LANES) {
         for (int l = 0; l < COST_LANES; l++) {
-            const double sum = (double)row[j + l] + g[j + l];
+            const double sum = sign * (double)row[j + l] + g[j + l];
             lane[l] = sum > lane[l] ? sum : lane[l];
         }
     }
-    for (; j < count; j++) lane[0] = fmax(lane[0], (double)row[j] + g[j]);
+    for (; j < count; j++) lane[0] = fmax(lane[0], sign * (double)row[j] + g[j]);
     double best = lane[0];
     for (int l = 1; l < COST_LANES; l++) best = lane[l] > best ? lane[l] : best;
     return best;
 }
 
-static double cost_best_listed(const void *scores, const double *g, const int32_t *column,
-                               int32_t listed) {
+static double cost_best_listed(const void *scores, double sign, const double *g,
+                               const int32_t *column, int32_t listed) {
     const real *row = scores;
     double best = -INFINITY;
     for (int32_t k = 0; k < listed; k++) {
-        const double sum = (double)row[column[k]] + g[column[k]];
+        const double sum = sign * (double)row[column[k]] + g[column[k]];
         best = sum > best ? sum : best;
     }
     return best;
@@ -204,6 +212,7 @@ static const ota_costs costs = {
     .score_range = cost_score_range,
     .form = cost_form,
     .lower = cost_lower,
+    .tight = cost_tight,
     .groups = cost_groups,
     .pick = cost_pick,
     .nearer = cost_nearer,
