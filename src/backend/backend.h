@@ -228,8 +228,10 @@ typedef struct ota_far {
     void *scores;
     double *row_shift, *row_top; /* [rows] taken off S; largest number of the row afterwards */
     double *column_shift;        /* [columns] taken off S */
+    double *asked, *floors;      /* [columns] nu and floors of keys whose bounds bind for certain */
     /* found */
     bool shut;    /* the scores are S', and f and g belong to those */
+    bool aligned; /* by the potentials of a plan without entropy */
     bool parted;  /* without the pairs, too, that no plan uses of those left */
     double depth; /* pairs as far as this below the top of their row are shut */
     double sink;  /* taken off the sink, g and row_shift aside */
@@ -274,6 +276,7 @@ typedef struct ota_head {
         double lambda;         /* ELASTIC */
         const double *lambdas; /* [columns] or NULL */
         double floor, scale;   /* least column sum in units of nu; nu in units of the key's mass */
+        const double *floors;  /* [columns] in the place of `floor`, or NULL */
         ota_side start, end;
     } column;
     /* what the backend lends */
@@ -309,11 +312,16 @@ static inline const ota_column_rule_row *ota_head_rule(const ota_head *head) {
     return ota_column_rule_of(head->column.rule);
 }
 
+/* The least sum of key j in units of nu. */
+static inline double ota_head_floor(const ota_head *head, int64_t j) {
+    return head->column.floors != NULL ? head->column.floors[j] : head->column.floor;
+}
+
 static inline ota_column_parameters ota_head_parameters(const ota_head *head, int64_t j) {
     return (ota_column_parameters){.strength = head->column.strength,
                                    .lambda = head->column.lambdas != NULL ? head->column.lambdas[j]
                                                                           : head->column.lambda,
-                                   .floor = head->column.floor,
+                                   .floor = ota_head_floor(head, j),
                                    .scale = head->column.scale};
 }
 
@@ -324,7 +332,7 @@ ota_head ota_head_of(const ota_resolved *r, int64_t index);
 /* Fills nu, which holds > 0 for the columns in use, from head->mass and the masses of the problem, and lambdas. */
 void ota_head_allot(const ota_head *head, const ota_resolved *r, double *nu, double *lambdas);
 
-/* The update of key j at temperature t; keys differ only where `lambdas` are given. */
+/* The update of key j at temperature t; keys differ only where `lambdas` or `floors` are given. */
 static inline ota_column_step ota_head_step(const ota_head *head, int64_t j, double t) {
     const ota_column_parameters key = ota_head_parameters(head, j);
     return ota_head_rule(head)->step(&key, t);

@@ -32,10 +32,14 @@ static ota_column_step step(const ota_column_parameters *key, double t) {
     return (ota_column_step){.decay = 1.0, .step = 1.0, .floor = key->floor, .ceiling = 0.0};
 }
 
+static double floor_at(const ota_column_sums *columns, int64_t j) {
+    return columns->floors != NULL ? columns->floors[j] : columns->parameters.floor;
+}
+
 /* How far the sum is outside its bounds. */
 static double outside(const ota_column_sums *columns, int64_t j) {
     const double c = ota_column_sum(columns, j), target = columns->target[j];
-    const double least = columns->parameters.floor * target;
+    const double least = floor_at(columns, j) * target;
     return c > target ? c - target : c < least ? least - c : 0.0;
 }
 
@@ -44,7 +48,7 @@ static double residual(const ota_column_sums *columns) {
     double sum = 0.0;
     for (int64_t j = 0; j < columns->count; j++) {
         const double c = ota_column_sum(columns, j), g = columns->g[j];
-        const double target = columns->target[j], least = columns->parameters.floor * target;
+        const double target = columns->target[j], least = floor_at(columns, j) * target;
         sum += g < 0.0 ? fabs(c - target) : g > 0.0 ? fabs(c - least) : outside(columns, j);
     }
     return sum;

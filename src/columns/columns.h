@@ -85,6 +85,7 @@ typedef struct ota_column_sums {
     const double *target;
     const double *g; /* read by rules that are no equality */
     ota_column_parameters parameters;
+    const double *floors; /* of each key, in the place of the parameters' floor; or NULL */
 } ota_column_sums;
 
 /* One key at an interior point, where some rules have unknowns of their own: the sum c, or the capacity s that is left,

@@ -55,16 +55,9 @@ static ota_status give_up(const attempt *a, ota_outcome end) {
     return words[end].status;
 }
 
-/* The smallest residual this arithmetic can be asked for (numerics.md). */
-static double residual_floor(const attempt *a) {
-    const double u = a->narrow ? 0x1p-24 : 0x1p-53;
-    return 8.0 * u + u * a->head.scores.range / (4.0 * a->head.tau);
-}
-
 /* OTA_OK, or why the loaded scores have no solution. */
 static ota_status judge_scores(const attempt *a, bool finite) {
     ota_head *head = (ota_head *)&a->head;
-    const ota_settings *s = &a->plan->resolved.settings;
     if (!finite) {
         (void)ota_snprintf(sentence_of(a), sizeof *a->run->sentences,
                            "head %" PRId64
@@ -81,29 +74,23 @@ static ota_status judge_scores(const attempt *a, bool finite) {
             return OTA_INFEASIBLE;
         }
     }
-    const double floor = residual_floor(a);
-    if (ota_is_smooth(head->row.regulariser) && !s->stop.fixed && s->stop.tolerance < 2.0 * floor) {
-        (void)ota_snprintf(sentence_of(a), sizeof *a->run->sentences,
-                           "head %" PRId64
-                           ": tolerance %.3g is below %.3g, twice what %s arithmetic "
-                           "reaches at this range of scores and temperature",
-                           head->index, s->stop.tolerance, 2.0 * floor, a->narrow ? "f32" : "f64");
-        return OTA_TOL_UNREACHABLE;
-    }
     return OTA_OK;
 }
 
-static void load_start(const attempt *a) {
-    const ota_head *head = &a->head;
+static void load_start(const ota_far_call *call, ota_head *head) {
+    const attempt *a = call->context;
     const ota_resolved *r = &a->plan->resolved;
     const ota_array *start = &a->run->arrays->start_potential;
     for (int64_t j = 0; j < head->columns; j++) {
         head->g[j] =
             head->warm ? ota_array_get(start, head->index / r->heads, head->index % r->heads, 0, j)
                        : 0.0;
-        head->g[j] -= head->scores.far.sink;
-        if (head->scores.far.shut) head->g[j] += head->scores.far.column_shift[j];
     }
+}
+
+static void reload(const ota_far_call *call, ota_head *head) {
+    const attempt *a = call->context;
+    (void)a->plan->backend->load(head);
 }
 
 /* Of a plan that was emitted from shifted scores, or with a shifted sink: potentials and lse become those of the caller's. */
@@ -129,20 +116,6 @@ static void shift_back(attempt *a) {
     }
 }
 
-/* What the plan without far scores says of the head as it is: its status, or that the tolerance is out of reach. */
-static ota_status without_far_scores(const attempt *a, ota_status solved) {
-    const ota_head *head = &a->head;
-    char *sentence = sentence_of(a);
-    const bool infeasible = solved == OTA_INFEASIBLE;
-    if (!infeasible && (solved != OTA_OK || ota_far_scores_hold(head))) return solved;
-    const size_t used = strlen(sentence), most = sizeof *a->run->sentences;
-    if (used < most)
-        (void)ota_snprintf(sentence + used, most - used,
-                           "; without scores far below the others: %.200s",
-                           infeasible ? head->found.sentence : "they would get weight");
-    return OTA_TOL_UNREACHABLE;
-}
-
 /* Stored scores, and the solver on them. */
 static ota_status solve_stored(attempt *a) {
     const ota_plan *plan = a->plan;
@@ -155,13 +128,18 @@ static ota_status solve_stored(attempt *a) {
                    : OTA_OK;
     if (!ota_coupled_share_scores(head, &finite)) return OTA_ECOMM;
     if (finite) ota_far_sink_near(head);
-    ota_status judged = judge_scores(a, finite);
-    if (judged == OTA_TOL_UNREACHABLE && ota_far_scores_shut(head)) judged = OTA_OK;
+    const ota_status judged = judge_scores(a, finite);
     if (judged != OTA_OK) return judged;
-    load_start(a);
+    const ota_far_call call = {
+        .solve = plan->stored_solver->solve, .start = load_start, .reload = reload, .context = a};
+    const int64_t none = -1;
     head->found.method = NULL;
-    ota_status solved = plan->stored_solver->solve(head);
-    if (head->scores.far.shut) solved = without_far_scores(a, solved);
+    head->found.rounds = none;
+    const ota_status solved = ota_far_scores_solve(head, &call);
+    (void)ota_snprintf(sentence_of(a), sizeof *a->run->sentences, "%.511s", head->found.sentence);
+    /* No solver was at work. */
+    if (solved == OTA_TOL_UNREACHABLE && head->found.rounds == none) return solved;
+    if (head->found.rounds == none) head->found.rounds = 0;
     status->solver = head->found.method != NULL ? head->found.method : plan->stored_solver->name;
     status->result.rounds = head->found.rounds;
     status->result.column_error = head->found.column_error;
@@ -169,9 +147,6 @@ static ota_status solve_stored(attempt *a) {
     status->pruned = head->found.pruned;
     status->underflowed = head->found.underflowed;
     status->temperature_reached = head->found.temperature;
-    if (solved != OTA_TOL_UNREACHABLE || !head->scores.far.shut)
-        (void)ota_snprintf(sentence_of(a), sizeof *a->run->sentences, "%.511s",
-                           head->found.sentence);
     return solved == OTA_NOT_CONVERGED && plan->resolved.settings.stop.allow_partial ? OTA_PARTIAL
                                                                                      : solved;
 }
@@ -226,7 +201,8 @@ static bool try_head(attempt *a, int64_t index, int64_t place, ota_warm_start *w
     backend->begin_head(a->run, index, place, a->narrow, warm->given, head);
     head->warm = ota_array_present(&a->run->arrays->start_potential) &&
                  plan->resolved.problem.axis == OTA_AXIS_ROWS;
-    if (head->warm) load_start(a);
+    const ota_far_call start = {.context = a};
+    if (head->warm) load_start(&start, head);
     /* Many processes are interrupted together, by the sums of a round. */
     if (are_many(plan) ? atomic_load(&a->run->stopped) != OTA_OK : ota_run_interrupted(a->run))
         return true;

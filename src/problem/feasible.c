@@ -250,10 +250,16 @@ static void block_from(flow_graph *graph, int64_t row, ota_watch *watch) {
     }
 }
 
+static bool has_floors(const flow_graph *graph) {
+    const ota_feasible_problem *problem = graph->problem;
+    return problem->masses.capped && (problem->floors != NULL || problem->floor > 0.0);
+}
+
 static int64_t least_of(const flow_graph *graph, int64_t j) {
     const ota_feasible_problem *problem = graph->problem;
-    if (!problem->masses.capped || !(problem->floor > 0.0) || j >= problem->floored) return 0;
-    return ota_units_least(&graph->units, graph->demand[j], problem->masses.nu[j], problem->floor);
+    if (!has_floors(graph) || j >= problem->floored) return 0;
+    return ota_units_least(&graph->units, graph->demand[j], problem->masses.nu[j],
+                           problem->floors != NULL ? problem->floors[j] : problem->floor);
 }
 
 /* Ships what it can of the demand that is left. */
@@ -277,7 +283,7 @@ static ota_status maximise_flow(flow_graph *graph, ota_watch *watch, int64_t *mi
     memcpy(graph->supply_left, graph->supply, (size_t)graph->n * sizeof(int64_t));
     memset(graph->flow, 0, (size_t)graph->n * (size_t)graph->m * sizeof(int64_t));
     *missing = 0;
-    if (graph->problem->masses.capped && graph->problem->floor > 0.0) {
+    if (has_floors(graph)) {
         for (int64_t j = 0; j < graph->m; j++) graph->demand_left[j] = least_of(graph, j);
         const ota_status status = augment(graph, watch);
         if (status != OTA_OK) return status;
@@ -292,7 +298,7 @@ static ota_status maximise_flow(flow_graph *graph, ota_watch *watch, int64_t *mi
 
 /* May a column give up some of its sum? */
 static bool above_floor(const flow_graph *graph, int64_t j, int64_t slack) {
-    if (!graph->problem->masses.capped || !(graph->problem->floor > 0.0)) return true;
+    if (!has_floors(graph)) return true;
     const int64_t sum = graph->demand[j] - graph->demand_left[j];
     return sum - least_of(graph, j) > slack;
 }

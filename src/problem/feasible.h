@@ -50,6 +50,7 @@ typedef struct ota_feasible_problem {
     ota_masses masses;
     const uint8_t *support; /* [n][m], not 0 = allowed */
     double floor;           /* least sum of a capped column, in units of nu, */
+    const double *floors;   /* or of each one, or NULL, */
     int64_t floored;        /* of the first so many */
     ota_watch watch;
 } ota_feasible_problem;

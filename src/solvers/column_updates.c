@@ -13,7 +13,8 @@ static ota_column_sums sums_of(const ota_coupled *state) {
                              .sum = state->pass.column,
                              .target = state->pass.target,
                              .g = head->g,
-                             .parameters = ota_head_parameters(head, 0)};
+                             .parameters = ota_head_parameters(head, 0),
+                             .floors = head->column.floors};
 }
 
 void ota_update_columns(ota_coupled *state, double t, double omega) {
@@ -23,7 +24,8 @@ void ota_update_columns(ota_coupled *state, double t, double omega) {
     memcpy(state->pass.previous, g, (size_t)state->pass.columns * sizeof *g);
     for (int64_t j = 0; j < OTA_FAULT(COLUMN_UPDATE, state->pass.columns, state->pass.columns - 1);
          j++) {
-        if (j == 0 || head->column.lambdas != NULL) update = ota_head_step(head, j, t);
+        if (j == 0 || head->column.lambdas != NULL || head->column.floors != NULL)
+            update = ota_head_step(head, j, t);
         /* Closed keys, keys without a row and lambda = 0 keep what they have. */
         if (!(g[j] > -INFINITY) || !(state->pass.column_lse[j] > -INFINITY) || !(update.step > 0.0))
             continue;

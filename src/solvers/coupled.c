@@ -112,7 +112,12 @@ size_t ota_coupled_bytes(const ota_head_shape *shape, unsigned needs) {
                                   .narrow = shape->narrow}};
     ota_arena arena = {0};
     ota_coupled_layout(&state, &arena, settings->prune, with_search(settings, needs));
-    return ota_arena_overflowed(&arena) ? SIZE_MAX : arena.used;
+    const ota_column_rule rule = shape->resolved->problem.columns;
+    const size_t far = ota_far_scores_bytes(
+        shape,
+        ota_column_rule_of(rule)->coupling == OTA_COUPLING_LEADING ? OTA_COLUMNS_EXACT : rule);
+    if (ota_arena_overflowed(&arena)) return SIZE_MAX;
+    return arena.used > far ? arena.used : far;
 }
 
 /* ---- validation -------------------------------------------------------------------------------- */
@@ -147,8 +152,9 @@ static void meet_bounds(ota_coupled *state, double total, double least, double r
     state->equal = true;
     state->side = full && bare ? 0 : full ? -1 : 1;
     for (int64_t j = 0; j < state->pass.columns && !full; j++)
-        state->pass.target[j] *= head->column.floor;
+        state->pass.target[j] *= ota_head_floor(head, j);
     head->column.floor = 1.0;
+    head->column.floors = NULL;
 }
 
 /* A constant that gives every g the sign that the bounds ask for; the rows answer to it. */
@@ -214,8 +220,9 @@ static ota_status check_masses(ota_coupled *state) {
     memcpy(state->pass.target, head->nu, (size_t)state->pass.columns * sizeof *state->pass.target);
     for (int64_t j = 0; j < state->pass.columns; j++) {
         const bool used = state->pass.column_lse[j] > 0.0;
-        const double asked =
-            ota_rule_is(rule, OTA_RULE_BALANCED) ? head->nu[j] : head->column.floor * head->nu[j];
+        const double asked = ota_rule_is(rule, OTA_RULE_BALANCED)
+                                 ? head->nu[j]
+                                 : ota_head_floor(head, j) * head->nu[j];
         if (!used && asked > slack * head->mass && !head->settings->stop.fixed) {
             (void)ota_snprintf(head->found.sentence, sizeof head->found.sentence,
                                "key %" PRId64 " must receive %g and no query may use it", j, asked);
@@ -251,7 +258,8 @@ static ota_status check_masses(ota_coupled *state) {
     }
     const bool rest = head->row.sink > -INFINITY;
     if (ota_rule_is(rule, OTA_RULE_CAPACITY) && !rest && !ota_rule_is(rule, OTA_RULE_UNIT_MASSES)) {
-        const ota_column_parameters key = ota_head_parameters(head, 0);
+        ota_column_parameters key = ota_head_parameters(head, 0);
+        if (head->column.floors != NULL) key.floor = total > 0.0 ? least / total : 0.0;
         const double balance = ota_column_balance(&key, total, head->mass, slack);
         total *= balance;
         least *= balance;

@@ -142,15 +142,25 @@ double ota_edge_floor(const ota_coupled *state);
 
 /* ---- far_scores.c ------------------------------------------------------------------------------ */
 
-/* Where the range of the scores puts the floor of rounding above the tolerance: shuts pairs far below the others, and takes
- * rows and keys that lie far below nearer. True: the range of what is left (head->scores.range) is within the tolerance. What it
- * changes of the scores, only loading brings back. */
-bool ota_far_scores_shut(ota_head *head);
+/* How a head is solved whose scores may lie far apart. */
+typedef struct ota_far_call ota_far_call;
+struct ota_far_call {
+    ota_status (*solve)(ota_head *head);
+    void (*start)(const ota_far_call *call, ota_head *head);  /* g to start from, of S */
+    void (*reload)(const ota_far_call *call, ota_head *head); /* the scores as they were given */
+    const void *context;
+};
+
+/* Does the range of the scores allow the tolerance? */
+bool ota_far_scores_are_near(const ota_head *head);
+/* Solves a head with a tolerance where the range of its scores allows that, or else on scores S' that are near each other
+ * (head->scores.far says what f and g are then less than those of S). */
+ota_status ota_far_scores_solve(ota_head *head, const ota_far_call *call);
+/* Bytes that this takes of a solver's workspace before the solver runs, for these columns. */
+size_t ota_far_scores_bytes(const ota_head_shape *shape, ota_column_rule columns);
 /* Exact columns whose sink lies far from all scores: g would have to close the distance, beside which scores have no digits. What
  * is taken off the sink is a constant of g. */
 void ota_far_sink_near(ota_head *head);
-/* Would the pairs that were shut get no weight at f and g either? */
-bool ota_far_scores_hold(const ota_head *head);
 /* The pairs left allow no plan of positive weights, while that of the numbers gives the unusable ones as good as nothing: shuts
  * them, too. False: not beside far scores. Then, of the plan without them, potentials at which they get nothing. */
 bool ota_far_scores_part(ota_coupled *state);

@@ -18,15 +18,30 @@
  *
  *     f_i - K order_i,  g_j + K order_j        no usable pair's sum moves, K times its distance in blocks is taken off others
  *
- * and shut pairs of the mask come nearer by as much, which the look at them sees. */
+ * and shut pairs of the mask come nearer by as much, which the look at them sees.
+ *
+ * Where some mass has no other place than such pairs, tops of rows and keys do not say which of them are used. Then the plan
+ * without entropy of the scores as they are does, by the potentials F, G that prove it:
+ *
+ *     r_i = -F_i     c_j = -G_j, of capped and bounded columns only where |G_j| is far from 0
+ *
+ * and no pair that a best plan uses lies below 0 by more than a potential that was left. Keys of capped and bounded columns
+ * that were shifted are full, or at their least sum, in every plan near the best: that is asked of them as of exact ones, which
+ * leaves their g free, and G_j + g_j must keep its sign. */
+#include <inttypes.h>
 #include <math.h>
+#include <stdio.h>
+#include <string.h>
 
 #include "coupled.h"
+#include "matching/combinatorial.h"
 
 /* Depth in units of the largest range that the tolerance allows; pairs above it stay, and so may the range of the rest. */
 static const double depth_share = 0.25;
 /* Of the depth: what keys of bounded columns are left of it, and how far potentials may come towards shut pairs. */
 static const double left_share = 0.25, safe_share = 0.75;
+/* Of the depth: what potentials of capped and bounded columns may be and stay what they are. */
+static const double near_share = 1.0 / 16.0;
 /* Least depth in temperatures: e^-100 is nothing beside any tolerance. */
 static const double least_depth = 400.0;
 /* Of a relaxed key whose pairs are all shut: sums of e^-500 of what is asked for. */
@@ -105,45 +120,53 @@ void ota_far_sink_near(ota_head *head) {
     head->scores.far.sink = sink - top;
 }
 
-/* S' over S; low and high of what is left in rows and keys with mass. False: prefix columns, where a block of leading rows
- * loses a key, which would get none of its mass there. */
-static bool shift(ota_head *head, double *low, double *high) {
-    const double depth = head->scores.far.depth;
-    const double left =
-        ota_rule_is(ota_head_rule(head), OTA_RULE_BALANCED) ? 0.0 : left_share * depth;
-    const bool leading = ota_head_rule(head)->coupling == OTA_COUPLING_LEADING;
-    double *open = head->g; /* until a start is loaded */
-    for (int64_t j = 0; j < head->columns; j++) open[j] = 0.0;
-    for (int64_t i = 0; i < head->rows; i++) {
-        const double r = head->scores.far.row_shift[i], top = head->scores.far.row_top[i];
-        const int64_t last = leading ? head->columns - head->rows + i : head->columns;
-        if (!(top > -INFINITY)) continue;
-        for (int64_t j = 0; j < head->columns; j++) {
-            const double c = head->scores.far.column_shift[j];
-            double s = get_score(head, i, j);
-            if (!(s > -INFINITY)) continue;
-            s = (s - c) - r - (c < 0.0 ? left : 0.0);
-            if (s >= top - depth)
-                open[j] = 1.0;
-            else if (leading && j <= last && !(open[j] > 0.0))
-                return false;
-            else
-                s = -INFINITY;
-            put_score(head, i, j, s);
-            if (!(s > -INFINITY) || !(head->mu[i] > 0.0) || !(head->nu[j] > 0.0)) continue;
-            *low = fmin(*low, s);
-            *high = fmax(*high, s);
-        }
-    }
-    return true;
+/* S - c - r as if in one step: far numbers cancel in any order. */
+static double shifted(double s, double c, double r) {
+    const double a = s - c, back = s - a;
+    const double lost = (s - (a + back)) + (back - c);
+    const double d = a - r, again = a - d;
+    return d + (lost + ((a - (d + again)) + (again - r)));
 }
 
-bool ota_far_scores_shut(ota_head *head) {
+/* S' over S, and its range in rows and keys with mass over that of S. False: it is above what the tolerance allows. */
+static bool shift(ota_head *head) {
+    const ota_far *far = &head->scores.far;
+    const bool lowered = !far->aligned && !ota_rule_is(ota_head_rule(head), OTA_RULE_BALANCED);
+    const double left = lowered ? left_share * far->depth : 0.0;
+    double ends[2] = {-INFINITY, -INFINITY}; /* -lowest, highest */
+    for (int64_t i = 0; i < head->rows; i++) {
+        const double r = far->row_shift[i], top = far->row_top[i];
+        if (!(top > -INFINITY)) continue;
+        for (int64_t j = 0; j < head->columns; j++) {
+            const double c = far->column_shift[j];
+            double s = get_score(head, i, j);
+            if (!(s > -INFINITY)) continue;
+            s = shifted(s, c, r) - (c < 0.0 ? left : 0.0);
+            if (!(s >= top - far->depth)) s = -INFINITY;
+            put_score(head, i, j, s);
+            if (!(s > -INFINITY) || !(head->mu[i] > 0.0) || !(head->nu[j] > 0.0)) continue;
+            ends[0] = fmax(ends[0], -s);
+            ends[1] = fmax(ends[1], s);
+        }
+    }
+    if (head->settings->ranks != NULL &&
+        !ota_ranks_most(head->settings, ends, 2, "the range of the scores"))
+        return false;
+    head->scores.range = ends[1] > -ends[0] ? ends[1] + ends[0] : 0.0;
+    for (int64_t j = 0; j < head->columns && lowered; j++)
+        far->column_shift[j] += far->column_shift[j] < 0.0 ? left : 0.0;
+    head->scores.far.shut = true;
+    return head->scores.range <= widest(head);
+}
+
+/* Where the range of the scores puts the floor of rounding above the tolerance: shuts pairs far below the others, and takes
+ * rows and keys that lie far below nearer. True: the range of what is left is within the tolerance. */
+static bool shut(ota_head *head) {
     const ota_column_rule_row *rule = ota_head_rule(head);
     const bool rows_free = !(head->row.strength < INFINITY) && !(head->row.sink > -INFINITY);
     const double depth = depth_share * widest(head);
     const bool must_fill = ota_rule_is(rule, OTA_RULE_BALANCED) || head->column.floor > 0.0;
-    double highest, ends[2] = {-INFINITY, -INFINITY};
+    double highest;
     if (head->scores.far.scores == NULL || !is_deep(head, depth)) return false;
     if (!find_tops(head, &highest)) return false;
     head->scores.far.depth = depth;
@@ -158,25 +181,108 @@ bool ota_far_scores_shut(ota_head *head) {
         const bool low = must_fill && c > -INFINITY && c < -depth && head->nu[j] > 0.0;
         head->scores.far.column_shift[j] = low ? c : 0.0;
     }
-    double low = INFINITY;
-    if (!shift(head, &low, &ends[1])) return false;
-    ends[0] = -low;
-    if (head->settings->ranks != NULL &&
-        !ota_ranks_most(head->settings, ends, 2, "the range of the scores"))
-        return false;
-    head->scores.range = ends[1] > -ends[0] ? ends[1] + ends[0] : 0.0;
-    for (int64_t j = 0; j < head->columns && !ota_rule_is(rule, OTA_RULE_BALANCED); j++)
-        head->scores.far.column_shift[j] +=
-            head->scores.far.column_shift[j] < 0.0 ? left_share * depth : 0.0;
-    head->scores.far.shut = true;
-    return head->scores.range <= widest(head);
+    return shift(head);
+}
+
+/* ---- by the potentials of a plan without entropy --------------------------------------------------- */
+
+static bool may_align(const ota_settings *s, const ota_column_rule_row *rule,
+                      const ota_regulariser_row *regulariser) {
+    return !s->stop.fixed && s->ranks == NULL && ota_rule_is(rule, OTA_RULE_CONSTRAINED) &&
+           !regulariser->capped && ota_is_smooth(regulariser);
+}
+
+/* [rows][columns] the plan, before what transport asks for. */
+static bool plan_bytes(int64_t rows, int64_t columns, size_t *bytes) {
+    return ota_size_mul((size_t)rows, (size_t)columns, bytes) && *bytes <= OTA_PAIRS_LIMIT &&
+           ota_size_mul(ota_size_round_up(*bytes, 8), sizeof(double), bytes);
+}
+
+size_t ota_far_scores_bytes(const ota_head_shape *shape, ota_column_rule columns) {
+    const ota_resolved *r = shape->resolved;
+    const ota_column_rule_row *rule = ota_column_rule_of(columns);
+    size_t bytes = 0;
+    if (!may_align(&r->settings, rule, ota_regulariser_of(&r->problem)) ||
+        !plan_bytes(shape->rows, shape->columns, &bytes))
+        return 0;
+    const bool floor = ota_column_parameters_of(&r->problem).floor > 0.0;
+    const size_t search = ota_transport_workspace(shape->rows, shape->columns, floor);
+    return ota_size_add(bytes, search, &bytes) ? bytes : SIZE_MAX;
+}
+
+/* F and G over f and g: OTA_OK, or why there are none. */
+static ota_status find_potentials(ota_head *head) {
+    const ota_column_rule_row *rule = ota_head_rule(head);
+    size_t bytes = 0;
+    if (!may_align(head->settings, rule, head->row.regulariser) ||
+        !plan_bytes(head->rows, head->columns, &bytes))
+        return OTA_TOL_UNREACHABLE;
+    ota_transport problem = {.n = head->rows,
+                             .m = head->columns,
+                             .scores = head->scores.data,
+                             .stride = head->scores.stride,
+                             .narrow = head->scores.narrow,
+                             .mu = head->mu,
+                             .nu = head->nu,
+                             .capped = ota_rule_is(rule, OTA_RULE_CAPACITY),
+                             .floor = head->column.floor,
+                             .sink = head->row.sink,
+                             .tolerance = head->row.mass_tolerance,
+                             .watch = ota_watch_of(head->settings),
+                             .plan = head->host.workspace,
+                             .plan_stride = head->columns,
+                             .f = head->f,
+                             .g = head->g};
+    return ota_transport_solve(&problem, (char *)head->host.workspace + bytes);
+}
+
+/* Keys whose bounds bind for certain become exact ones, and the others stay what they are. */
+static void pin_keys(ota_head *head) {
+    const ota_far *far = &head->scores.far;
+    for (int64_t j = 0; j < head->columns; j++) {
+        const double c = far->column_shift[j];
+        const bool pinned = c < 0.0 || c > 0.0;
+        far->asked[j] = head->nu[j] * (c < 0.0 ? head->column.floor : 1.0);
+        far->floors[j] = pinned ? 1.0 : head->column.floor;
+    }
+    head->nu = far->asked;
+    head->column.floors = far->floors;
+    /* Bounded columns with a least sum of 0. */
+    head->column.rule = OTA_COLUMNS_BOUNDED;
+}
+
+static ota_status align(ota_head *head) {
+    ota_far *far = &head->scores.far;
+    const bool balanced = ota_rule_is(ota_head_rule(head), OTA_RULE_BALANCED);
+    const double depth = depth_share * widest(head);
+    if (far->scores == NULL || !is_deep(head, depth) || head->row.strength < INFINITY ||
+        head->row.sink > -INFINITY)
+        return OTA_TOL_UNREACHABLE;
+    const ota_status found = find_potentials(head);
+    if (found != OTA_OK) return found;
+    far->depth = depth;
+    far->aligned = true;
+    for (int64_t j = 0; j < head->columns; j++)
+        far->column_shift[j] =
+            balanced || fabs(head->g[j]) > near_share * depth ? -head->g[j] : 0.0;
+    for (int64_t i = 0; i < head->rows; i++) {
+        double top = -INFINITY;
+        far->row_shift[i] = -head->f[i];
+        for (int64_t j = 0; j < head->columns; j++) {
+            if (head->nu[j] > 0.0)
+                top = fmax(top, shifted(get_score(head, i, j), far->column_shift[j], -head->f[i]));
+        }
+        far->row_top[i] = top;
+    }
+    if (!shift(head)) return OTA_TOL_UNREACHABLE;
+    if (!balanced) pin_keys(head);
+    return OTA_OK;
 }
 
 bool ota_far_scores_part(ota_coupled *state) {
     ota_head *head = state->head;
     const int64_t width = state->pass.columns + 1;
-    if (!head->scores.far.shut || !ota_rule_is(ota_head_rule(head), OTA_RULE_BALANCED))
-        return false;
+    if (!head->scores.far.shut) return false;
     for (int64_t i = 0; i < state->pass.rows; i++) {
         for (int64_t j = 0; j < state->pass.columns && head->mu[i] > 0.0; j++) {
             if (state->usable[i * width + j] == 0) put_score(head, i, j, -INFINITY);
@@ -205,25 +311,103 @@ void ota_far_scores_set_apart(const ota_coupled *state) {
     for (int64_t j = 0; j < state->pass.columns; j++) head->g[j] += apart * (of_columns[j] - base);
 }
 
-bool ota_far_scores_hold(const ota_head *head) {
+/* Would the pairs that were shut get no weight at f and g either? */
+static bool shut_pairs_hold(const ota_head *head) {
     const ota_column_rule_row *rule = ota_head_rule(head);
     double most[2] = {-INFINITY, -INFINITY};
-    /* Every leading block of prefix columns has potentials of its own. */
-    if (rule->coupling == OTA_COUPLING_LEADING)
-        return head->scores.range * (double)head->rows < safe_share * head->scores.far.depth;
     for (int64_t i = 0; i < head->rows; i++) {
         if (head->mu[i] > 0.0 && head->f[i] > -INFINITY)
             most[0] = fmax(most[0], head->scores.far.row_top[i] + head->f[i]);
     }
     for (int64_t j = 0; j < head->columns; j++) {
         if (!(head->nu[j] > 0.0) || !isfinite(head->g[j])) continue;
-        const bool raised =
-            head->scores.far.column_shift[j] < 0.0 && !ota_rule_is(rule, OTA_RULE_BALANCED);
-        if (raised && !(head->g[j] > 0.0) && head->column.floor < 1.0) return false;
+        const double c = head->scores.far.column_shift[j];
+        const bool raised = c < 0.0 && !ota_rule_is(rule, OTA_RULE_BALANCED);
+        if (head->scores.far.aligned) {
+            if (!ota_rule_is(rule, OTA_RULE_BALANCED) && (c > 0.0 || c < 0.0) &&
+                fabs(head->g[j]) >= fabs(c))
+                return false;
+        } else if (raised && !(head->g[j] > 0.0) && head->column.floor < 1.0) {
+            return false;
+        }
         most[1] = fmax(most[1], head->g[j]);
     }
     if (head->settings->ranks != NULL &&
         !ota_ranks_most(head->settings, most, 2, "the potentials of the plan"))
         return false;
     return most[0] + most[1] < safe_share * head->scores.far.depth;
+}
+
+/* ---- the solve ---------------------------------------------------------------------------------- */
+
+static void shift_start(ota_head *head) {
+    for (int64_t j = 0; j < head->columns; j++) {
+        head->g[j] -= head->scores.far.sink;
+        if (head->scores.far.shut) head->g[j] += head->scores.far.column_shift[j];
+    }
+}
+
+static ota_status solve_shifted(ota_head *head, const ota_far_call *call) {
+    const double *nu = head->nu;
+    const ota_column_rule rule = head->column.rule;
+    const double floor = head->column.floor;
+    call->start(call, head);
+    shift_start(head);
+    ota_status status = call->solve(head);
+    if (status >= OTA_OK && !shut_pairs_hold(head)) {
+        (void)ota_snprintf(head->found.sentence, sizeof head->found.sentence,
+                           "they would get weight");
+        status = OTA_TOL_UNREACHABLE;
+    }
+    head->nu = nu;
+    head->column.rule = rule;
+    head->column.floor = floor;
+    head->column.floors = NULL;
+    return status;
+}
+
+/* The smallest residual that the arithmetic of stored scores can be asked for (numerics.md). */
+static double residual_floor(const ota_head *head) {
+    const double u = head->scores.narrow ? 0x1p-24 : 0x1p-53;
+    return 8.0 * u + u * head->scores.range / (4.0 * head->tau);
+}
+
+bool ota_far_scores_are_near(const ota_head *head) {
+    return !ota_is_smooth(head->row.regulariser) || head->settings->stop.fixed ||
+           head->settings->stop.tolerance >= 2.0 * residual_floor(head);
+}
+
+ota_status ota_far_scores_solve(ota_head *head, const ota_far_call *call) {
+    const double tolerance = head->settings->stop.tolerance, least = 2.0 * residual_floor(head);
+    char why[sizeof head->found.sentence / 2] = "";
+    ota_status first = OTA_TOL_UNREACHABLE;
+    /* Every leading block of prefix columns is a head of its own. */
+    if (ota_far_scores_are_near(head) || ota_head_rule(head)->coupling == OTA_COUPLING_LEADING) {
+        call->start(call, head);
+        shift_start(head);
+        return call->solve(head);
+    }
+    const bool near = shut(head);
+    if (near) {
+        first = solve_shifted(head, call);
+        if (first != OTA_INFEASIBLE && first != OTA_TOL_UNREACHABLE && first != OTA_NOT_CONVERGED)
+            return first;
+        (void)ota_snprintf(why, sizeof why, "%.*s", (int)sizeof why - 1, head->found.sentence);
+    }
+    call->reload(call, head);
+    head->scores.far.shut = head->scores.far.parted = false;
+    ota_status aligned = align(head);
+    if (aligned == OTA_OK) aligned = solve_shifted(head, call);
+    if (aligned >= OTA_OK || aligned == OTA_CANCELLED || aligned == OTA_TIMEOUT) return aligned;
+    if (first == OTA_NOT_CONVERGED) { /* what it found may be asked for */
+        call->reload(call, head);
+        head->scores.far.shut = head->scores.far.parted = head->scores.far.aligned = false;
+        return shut(head) ? solve_shifted(head, call) : first;
+    }
+    (void)ota_snprintf(head->found.sentence, sizeof head->found.sentence,
+                       "head %" PRId64 ": tolerance %.3g is below %.3g, twice what %s arithmetic "
+                       "reaches at this range of scores and temperature%s%s",
+                       head->index, tolerance, least, head->scores.narrow ? "f32" : "f64",
+                       near ? "; without scores far below the others: " : "", why);
+    return OTA_TOL_UNREACHABLE;
 }

@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "solver.h"
+#include "coupled.h"
 
 static const char *not_prefix(const ota_resolved *r) {
     return ota_column_rule_of(r->problem.columns)->coupling == OTA_COUPLING_LEADING
@@ -22,12 +22,13 @@ static const ota_solver *inner_solver(const ota_regulariser_row *regulariser) {
 typedef struct prefix_memory {
     double *plan; /* [rows][stride] of the block being solved (hard only) */
     double *f, *nu, *mu;
-    double *bias; /* [stride] */
+    double *far; /* [rows][stride] scores of a block, where they lie far apart */
     void *inner;
 } prefix_memory;
 
 static void lay_out(ota_arena *arena, prefix_memory *memory, const ota_head_shape *shape,
-                    const ota_regulariser_row *regulariser, int64_t rows, int64_t stride) {
+                    const ota_regulariser_row *regulariser, int64_t rows, int64_t stride,
+                    bool is_fixed) {
     size_t row_bytes = 0;
     memory->plan = NULL;
     if (!ota_is_smooth(regulariser) && !ota_size_mul((size_t)stride, sizeof(double), &row_bytes))
@@ -36,7 +37,9 @@ static void lay_out(ota_arena *arena, prefix_memory *memory, const ota_head_shap
     memory->f = ota_arena_take(arena, (size_t)rows, sizeof(double));
     memory->mu = ota_arena_take(arena, (size_t)rows, sizeof(double));
     memory->nu = ota_arena_take(arena, (size_t)stride, sizeof(double));
-    memory->bias = ota_arena_take(arena, (size_t)stride, sizeof(double));
+    memory->far = !is_fixed && ota_is_smooth(regulariser)
+                      ? ota_arena_take_rows(arena, rows, stride, sizeof(double))
+                      : NULL;
     if (shape == NULL) {
         memory->inner = ota_arena_take(arena, 0, 1);
         return;
@@ -54,7 +57,7 @@ static size_t prefix_workspace(const ota_head_shape *shape) {
     ota_arena arena = {0};
     prefix_memory memory;
     lay_out(&arena, &memory, shape, ota_regulariser_of(&shape->resolved->problem), shape->rows,
-            ota_int_round_up(shape->columns, 16));
+            ota_int_round_up(shape->columns, 16), shape->resolved->settings.stop.fixed);
     return ota_arena_overflowed(&arena) ? SIZE_MAX : arena.used;
 }
 
@@ -83,10 +86,31 @@ static double block_masses(const ota_head *head, const prefix_memory *memory, in
     return total;
 }
 
+static void copy_block(const ota_far_call *call, ota_head *block) {
+    const ota_head *head = call->context;
+    const double *from = head->scores.data;
+    double *to = block->scores.far.scores, low = INFINITY, high = -INFINITY;
+    ota_watch watch = ota_watch_of(head->settings);
+    for (int64_t i = 0; i < block->rows && !ota_watch_ends(&watch, block->columns); i++) {
+        for (int64_t j = 0; j < block->scores.stride; j++) {
+            const int64_t at = i * block->scores.stride + j;
+            to[at] = j < block->columns ? from[at] : -INFINITY;
+            if (!(to[at] > -INFINITY)) continue;
+            low = fmin(low, to[at]);
+            high = fmax(high, to[at]);
+        }
+    }
+    block->scores.range = high > low ? high - low : 0.0;
+}
+
+/* The block before left g, or nothing. */
+static void start_block(const ota_far_call *call, ota_head *block) { (void)call, (void)block; }
+
 static ota_status solve_prefix(ota_head *head) {
     ota_arena arena = {.base = head->host.workspace, .size = SIZE_MAX};
     prefix_memory memory;
-    lay_out(&arena, &memory, NULL, head->row.regulariser, head->rows, head->scores.stride);
+    lay_out(&arena, &memory, NULL, head->row.regulariser, head->rows, head->scores.stride,
+            head->settings->stop.fixed);
     const ota_solver *inner = inner_solver(head->row.regulariser);
     ota_row_parameters parameters = {.kernels = head->host.kernels,
                                      .regulariser = head->row.regulariser,
@@ -96,6 +120,9 @@ static ota_status solve_prefix(ota_head *head) {
                                      .row_strength = INFINITY,
                                      .caps = head->row.caps};
     ota_status worst = OTA_OK;
+    const bool far = !ota_far_scores_are_near(head);
+    const ota_far_call call = {
+        .solve = inner->solve, .start = start_block, .reload = copy_block, .context = head};
     for (int64_t i = 0; i < head->rows; i++) {
         const ota_status going = ota_interrupted(head->settings);
         if (going != OTA_OK) return going;
@@ -110,7 +137,7 @@ static ota_status solve_prefix(ota_head *head) {
         block.f = memory.f;
         block.found.plan = memory.plan;
         block.host.workspace = memory.inner;
-        block.warm = i > 0;
+        block.warm = i > 0 && !far;
         block.found.rounds = 0;
         double *row = head->found.plan + i * head->scores.stride;
         memset(row, 0, (size_t)head->scores.stride * sizeof *row);
@@ -124,7 +151,11 @@ static ota_status solve_prefix(ota_head *head) {
         for (int64_t j = 0; j < columns; j++) {
             if (!(head->g[j] > -INFINITY)) head->g[j] = 0.0;
         }
-        const ota_status status = inner->solve(&block);
+        if (far) {
+            block.scores.data = block.scores.far.scores = memory.far;
+            copy_block(&call, &block);
+        }
+        const ota_status status = ota_far_scores_solve(&block, &call);
         if (block.found.rounds > head->found.rounds) head->found.rounds = block.found.rounds;
         if (!(block.found.column_error <= head->found.column_error))
             head->found.column_error = block.found.column_error;
@@ -144,10 +175,13 @@ static ota_status solve_prefix(ota_head *head) {
             ota_row_found found;
             parameters.line = i;
             head->host.algebra->row_solve(
-                &parameters, (const double *)head->scores.data + i * head->scores.stride, block.g,
+                &parameters, (const double *)block.scores.data + i * head->scores.stride, block.g,
                 columns, memory.mu[i], row, &found);
             head->f[i] = found.potential;
         }
+        if (!block.scores.far.shut) continue;
+        head->f[i] -= block.scores.far.row_shift[i];
+        for (int64_t j = 0; j < columns; j++) block.g[j] -= block.scores.far.column_shift[j];
     }
     head->found.update = OTA_FINAL_PLAN;
     return worst;

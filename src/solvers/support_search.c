@@ -158,6 +158,7 @@ static bool search_by_flow(ota_coupled *state, bool *done) {
                                                      head->row.mass_tolerance},
                                           .support = state->allowed,
                                           .floor = head->column.floor,
+                                          .floors = head->column.floors,
                                           .floored = state->pass.columns,
                                           .watch = ota_watch_of(head->settings)};
     ota_feasible_counts counts = {0};

@@ -43,11 +43,7 @@ static void begin_head(ota_run *run, int64_t index, int64_t place_index, bool na
     head->f = workspace->f;
     head->g = workspace->g;
     head->found.plan = workspace->plan;
-    head->scores.far =
-        (ota_far){.scores = workspace->far_columns != NULL ? workspace->scores : NULL,
-                  .row_shift = workspace->far_rows[0],
-                  .row_top = workspace->far_rows[1],
-                  .column_shift = workspace->far_columns};
+    head->scores.far = workspace->far;
     *place = (ota_head_place){.run = {.run = run, .device = device, .arrays = run->arrays},
                               .workspace = workspace,
                               .packed = &device->packed_heads[place_index],

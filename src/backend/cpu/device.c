@@ -273,10 +273,14 @@ static void take_workspace(ota_cpu_device *device, ota_head_workspace *workspace
         workspace->line = ota_arena_take_rows(a, 1, device->dense_stride, ota_device_real(device));
     }
     if (!streamed && is_coupled(device) && !r->settings.stop.fixed) {
-        double **vectors[] = {&workspace->far_rows[0], &workspace->far_rows[1]};
-        for (size_t k = 0; k < sizeof vectors / sizeof vectors[0]; k++)
-            *vectors[k] = ota_arena_take(a, (size_t)device->dense_rows, sizeof(double));
-        workspace->far_columns = ota_arena_take(a, (size_t)device->dense_stride, sizeof(double));
+        ota_far *far = &workspace->far;
+        double **of_rows[] = {&far->row_shift, &far->row_top},
+               **of_columns[] = {&far->column_shift, &far->asked, &far->floors};
+        for (size_t k = 0; k < sizeof of_rows / sizeof of_rows[0]; k++)
+            *of_rows[k] = ota_arena_take(a, (size_t)device->dense_rows, sizeof(double));
+        for (size_t k = 0; k < sizeof of_columns / sizeof of_columns[0]; k++)
+            *of_columns[k] = ota_arena_take(a, (size_t)device->dense_stride, sizeof(double));
+        far->scores = workspace->scores;
     }
     workspace->f = ota_arena_take(a, (size_t)device->dense_rows, sizeof(double));
     workspace->g = ota_arena_take(a, (size_t)device->dense_stride, sizeof(double));

@@ -119,7 +119,7 @@ typedef struct ota_head_workspace {
     double *history;                            /* of extrapolation.h, and g before a step */
     void *tops;                                 /* [OTA_CHUNKS][dense_stride] T */
     unsigned char *used;                        /* [dense_stride] ota_key_use */
-    double *far_rows[2], *far_columns;          /* [dense_rows], [dense_stride]: ota_far */
+    ota_far far;                                /* vectors; NULL where scores are not stored */
     ota_lanes lanes;
     ota_head_place place;
 } ota_head_workspace;

@@ -43,9 +43,9 @@ static plain_place take_place(const ota_plain_device *device, ota_arena *arena) 
                                   .rows = device->rows,
                                   .columns = device->columns};
     plain_place at = {0};
-    double **vectors[] = {&at.row,       &at.open,    &at.weights,     &at.room, &at.receiver,
-                          &at.f,         &at.g,       &at.mu,          &at.nu,   &at.lambdas,
-                          &at.row_shift, &at.row_top, &at.column_shift};
+    double **vectors[] = {&at.row,       &at.open,    &at.weights,      &at.room,  &at.receiver,
+                          &at.f,         &at.g,       &at.mu,           &at.nu,    &at.lambdas,
+                          &at.row_shift, &at.row_top, &at.column_shift, &at.asked, &at.floors};
     for (size_t k = 0; k < sizeof vectors / sizeof vectors[0]; k++)
         *vectors[k] = ota_arena_take(arena, (size_t)longest, sizeof(double));
     if (!device->stored) return at;

@@ -195,7 +195,9 @@ void ota_plain_begin_head(ota_run *run, int64_t index, int64_t place_index, bool
     head->scores.far = (ota_far){.scores = place->scores,
                                  .row_shift = place->row_shift,
                                  .row_top = place->row_top,
-                                 .column_shift = place->column_shift};
+                                 .column_shift = place->column_shift,
+                                 .asked = place->asked,
+                                 .floors = place->floors};
     for (int64_t j = 0; j < device->columns && !keep_g; j++) head->g[j] = 0.0;
 }
 
