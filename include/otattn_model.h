@@ -261,8 +261,8 @@ OTA_API ota_status ota_session_logits(ota_session *session, const float *states,
 
 /* ---- the probe of the logit lens [TOT-63, 64] -------------------------------------------------
  *
- * z = W x + b, W [vocabulary, width]: the last product of the model's head, or the table of embeddings
- * where a checkpoint has no head. x is a state as it is (the raw probe), or what the head makes of it
+ * z = W x + b, W [vocabulary, width]: the last product of the model's head (with the one before it, where embeddings are narrower
+ * than states), or the table of embeddings where a checkpoint has no head. x is a state as it is (the raw probe), or what the head makes of it
  * before that product (the probe with the final norm). */
 
 /* inputs [rows, width] = the final norm, and BERT's transform, of states [rows, width]; the arrays do not
@@ -273,7 +273,7 @@ OTA_API int ota_session_probe_inputs(ota_session *session, const float *states, 
  * deadline has passed, the logits, like the inputs above, are of no use. */
 OTA_API void ota_session_probe(ota_session *session, const float *inputs, int64_t rows,
                                float *logits);
-/* Rows first ... first + count - 1 of W, as f32 [count, width]. */
+/* Rows first ... first + count - 1 of W, as f32 [count, width]; OTA_UNSUPPORTED where logits are no products of states. */
 OTA_API ota_status ota_model_probe_rows(const ota_model *model, int64_t first, int64_t count,
                                         float *rows, ota_error *error);
 /* The session's threads, for the caller's own loops between or inside (in a capture) its runs; owned by

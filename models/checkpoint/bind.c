@@ -247,6 +247,8 @@ static bool has_place(const binder *b, const ota_tensor_row *row, int64_t layer)
            ((row->flags & OTA_OF_DENSE) == 0 || !is_mixture) &&
            ((row->flags & OTA_OF_QUERY_RANK) == 0 || low_rank) &&
            ((row->flags & OTA_OF_FULL_QUERY) == 0 || !low_rank) &&
+           ((row->flags & OTA_OF_NARROW) == 0 ||
+            b->model->config.sizes[OTA_SIZE_EMBED] != b->model->config.sizes[OTA_SIZE_WIDTH]) &&
            ((row->flags & OTA_UNPACKED) == 0 || !b->model->config.experts.packed) &&
            ((row->flags & OTA_NOT_FIRST) == 0 || layer > 0);
 }

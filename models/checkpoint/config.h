@@ -22,6 +22,8 @@ typedef enum ota_activation {
 typedef enum ota_size {
     OTA_SIZE_NONE, /* a vector has no columns */
     OTA_SIZE_WIDTH,
+    OTA_SIZE_EMBED,      /* of embeddings: the width, or fewer numbers */
+    OTA_SIZE_POSITION,   /* of the table of positions: either */
     OTA_SIZE_QUERY,      /* heads x head width */
     OTA_SIZE_KEY,        /* key heads x head width */
     OTA_SIZE_VALUE,      /* key heads x value width */
@@ -56,7 +58,8 @@ typedef enum ota_rope_kind {
     OTA_ROPE_LINEAR,
     OTA_ROPE_LLAMA3,
     OTA_ROPE_YARN,
-    OTA_ROPE_LONG
+    OTA_ROPE_LONG,
+    OTA_ROPE_DYNAMIC
 } ota_rope_kind;
 
 enum { OTA_PAIRS_MOST = 512 };
@@ -64,7 +67,7 @@ enum { OTA_PAIRS_MOST = 512 };
 typedef struct ota_rope_scaling {
     ota_rope_kind kind;
     double factor;
-    double low, high, original; /* llama3, yarn: turns within the original context */
+    double low, high, original; /* llama3, yarn: turns within the original context; that context */
     double attention;           /* cosines and sines are multiplied by it; 0: what the kind says */
     double scale, scale_all;    /* yarn: of the logarithm in `attention`; 0: not given */
     bool whole;                 /* yarn: bounds of pairs are whole numbers */
@@ -77,6 +80,7 @@ typedef struct ota_rope_config {
         local_base; /* the latter of local layers, not scaled; 0: local layers have no others */
     double share;   /* of a head's numbers that are rotated */
     int64_t spared_period; /* each so many-th layer has no positions at all; 0: none */
+    bool replaced;         /* no layer has any: slopes of keys stand for them (session.c) */
     bool interleaved;      /* pairs (2k, 2k+1), else (k, k + rotary width / 2) */
     bool spared[OTA_LAYERS_MOST];
     ota_rope_scaling scaling;
@@ -163,7 +167,7 @@ typedef struct ota_config {
     int64_t rotary_width; /* numbers of a head that are rotated; 0: as rope.share says */
     int64_t
         words; /* gguf: of the vocabulary; 0: the embedding's rows, the only ones that are run */
-    int64_t embed_width;    /* of an embedding that is not as wide as the rest: not run; 0: it is */
+    int64_t embed_width;    /* of an embedding that is not as wide as the rest; 0: it is */
     int64_t query_scalar;   /* scores are divided by its root; 0: head width */
     int64_t distance;       /* from which on all distances are in the last bucket */
     int64_t first_position; /* rows of the table of positions before that of a text's first token */
@@ -247,6 +251,9 @@ typedef enum ota_role {
     OTA_EMBED_NORM_BIAS,
     OTA_FINAL_NORM,
     OTA_FINAL_NORM_BIAS,
+    OTA_EMBED_PROJECT, /* of narrow embeddings, to the width */
+    OTA_EMBED_PROJECT_BIAS,
+    OTA_HEAD_PROJECT, /* back, before the head */
     OTA_HEAD,
     OTA_HEAD_BIAS,
     OTA_HEAD_DENSE, /* BERT's transform before the head */
@@ -274,7 +281,8 @@ enum {
     OTA_OF_MIXTURE = 1 << 14,    /* of layers that are mixtures */
     OTA_OF_DENSE = 1 << 15,      /* of all others */
     OTA_OF_QUERY_RANK = 1 << 16, /* where queries are made from fewer numbers */
-    OTA_OF_FULL_QUERY = 1 << 17  /* where they are not */
+    OTA_OF_FULL_QUERY = 1 << 17, /* where they are not */
+    OTA_OF_NARROW = 1 << 18      /* of embeddings that are not as wide as the rest */
 };
 
 /* Tensors that are there together: all of them in all layers, or none. */
@@ -350,8 +358,10 @@ enum {
     OTA_ARCH_PACKED = 1 << 20,      /* hub files may have packed experts */
     OTA_ARCH_TOPK_METHOD = 1 << 21, /* "topk_method" says whether experts come in groups */
     OTA_ARCH_DENSE_LAYERS =
-        1 << 22,              /* a list of config.json may name layers that are no mixtures */
-    OTA_ARCH_LATENT = 1 << 23 /* latent attention */
+        1 << 22,               /* a list of config.json may name layers that are no mixtures */
+    OTA_ARCH_LATENT = 1 << 23, /* latent attention */
+    /* The table of positions is as wide as blocks, whatever embeddings are. */
+    OTA_ARCH_WIDE_POSITIONS = 1 << 24
 };
 
 /* Settings and tensors of families are lists, which relatives share; one of no rows behind the last. */
@@ -436,14 +446,16 @@ const char *ota_rope_fault(const ota_rope_scaling *scaling);
 /* The tables of angles that a model has. */
 typedef enum ota_rope_table {
     OTA_ROPE_TABLE,
-    OTA_ROPE_TABLE_OTHER, /* of local layers; longrope: of texts beyond the original context */
+    OTA_ROPE_TABLE_OTHER, /* of local layers; longrope, dynamic: of texts beyond the original context */
     OTA_ROPE_TABLES
 } ota_rope_table;
 
 int ota_rope_tables(const ota_config *config);
-/* Of pair k, in radians a position; `divisors` [rotary width / 2] or NULL. */
+/* Of pair k, in radians a position; `divisors` [rotary width / 2] or NULL. `end`: of the text, for the dynamic kind. */
 float ota_rope_frequency(const ota_config *config, ota_rope_table table, const float *divisors,
-                         int64_t k);
+                         int64_t k, int64_t end);
+/* Has a text up to `end` the other table, whatever the layer? */
+bool ota_rope_is_long(const ota_config *config, int64_t end);
 /* What cosines and sines are multiplied by. */
 double ota_rope_attention(const ota_config *config, ota_rope_table table);
 

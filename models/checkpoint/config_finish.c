@@ -2,6 +2,8 @@
 #include "base/base.h"
 #include "config.h"
 
+enum { MOST_POSITIONS = 1 << 20 };
+
 void ota_config_set(ota_config *config, const ota_config_key *key, double value) {
     void *field = (char *)config + key->offset;
     switch (key->kind) {
@@ -18,6 +20,8 @@ void ota_config_set(ota_config *config, const ota_config_key *key, double value)
 static void choose_layers(const ota_architecture *architecture, ota_config *config) {
     if (!config->local.windowed) config->local.window = 0;
     if (ota_architecture_has(architecture, OTA_ARCH_WINDOW_BOTH)) config->local.window /= 2;
+    for (int64_t k = 0; config->rope.replaced && k < config->layers; k++)
+        config->rope.spared[k] = true;
     for (int64_t k = 0; config->rope.spared_period > 0 && k < config->layers; k++)
         config->rope.spared[k] = (k + 1) % config->rope.spared_period == 0;
     /* Where a list says which layers see a window it has been read already. */
@@ -116,6 +120,16 @@ static ota_status finish_rope(const ota_architecture *architecture, ota_config *
         (ota_architecture_has(architecture, OTA_ARCH_TWO_ROPES) &&
          (!(rope->local_base > 1) || rope->local_base > 1e12)))
         return ota_refuse_at(error, path, 0, "rotary positions need a base above 1");
+    if (rope->scaling.kind == OTA_ROPE_DYNAMIC) {
+        /* Whatever else the file says of an original context. */
+        config->rope.scaling.original = (double)config->sizes[OTA_SIZE_POSITIONS];
+        const double positions = rope->scaling.factor * rope->scaling.original;
+        if (ota_architecture_has(architecture, OTA_ARCH_TWO_ROPES) || config->rotary_width < 4)
+            return ota_refuse_at(error, path, 0,
+                                 "such rotary positions are not scaled dynamically");
+        config->sizes[OTA_SIZE_POSITIONS] =
+            positions < MOST_POSITIONS ? (int64_t)positions : MOST_POSITIONS;
+    }
     if (rope->scaling.kind == OTA_ROPE_LONG && rope->scaling.divisors != 0 &&
         rope->scaling.divisors != config->rotary_width / 2)
         return ota_refuse_at(error, path, 0, "longrope has %lld divisors for %lld frequencies",
@@ -132,7 +146,10 @@ ota_status ota_config_finish(const ota_architecture *architecture, ota_config *c
     if (status == OTA_OK && ota_architecture_has(architecture, OTA_ARCH_ROTARY))
         status = finish_rope(architecture, config, path, error);
     if (status != OTA_OK) return status;
-    if (config->embed_width != 0 && config->embed_width != width)
+    sizes[OTA_SIZE_EMBED] = config->embed_width != 0 ? config->embed_width : width;
+    sizes[OTA_SIZE_POSITION] =
+        ota_architecture_has(architecture, OTA_ARCH_WIDE_POSITIONS) ? width : sizes[OTA_SIZE_EMBED];
+    if (sizes[OTA_SIZE_EMBED] > width)
         return ota_refuse_at(error, path, 0,
                              "embeddings of %lld numbers in blocks of %lld are not run",
                              (long long)config->embed_width, (long long)width);

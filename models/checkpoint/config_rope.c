@@ -8,7 +8,8 @@ enum {
     OF_LINEAR = 1 << OTA_ROPE_LINEAR,
     OF_LLAMA3 = 1 << OTA_ROPE_LLAMA3,
     OF_YARN = 1 << OTA_ROPE_YARN,
-    OF_LONG = 1 << OTA_ROPE_LONG
+    OF_LONG = 1 << OTA_ROPE_LONG,
+    OF_DYNAMIC = 1 << OTA_ROPE_DYNAMIC
 };
 
 static const struct {
@@ -16,7 +17,8 @@ static const struct {
     size_t offset; /* in ota_rope_scaling */
     unsigned kinds;
 } scaling_numbers[] = {
-    {"factor", offsetof(ota_rope_scaling, factor), OF_LINEAR | OF_LLAMA3 | OF_YARN | OF_LONG},
+    {"factor", offsetof(ota_rope_scaling, factor),
+     OF_LINEAR | OF_LLAMA3 | OF_YARN | OF_LONG | OF_DYNAMIC},
     {"low_freq_factor", offsetof(ota_rope_scaling, low), OF_LLAMA3},
     {"high_freq_factor", offsetof(ota_rope_scaling, high), OF_LLAMA3},
     {"beta_slow", offsetof(ota_rope_scaling, low), OF_YARN},
@@ -42,9 +44,10 @@ static ota_status read_scaling_numbers(ota_reader *r, const char *object,
         if (number == 0 || number == 1) continue;
         (void)ota_refuse_at(r->error, r->path, 0, "\"%s\" in %s has no effect with this rope_type",
                             key, object);
-        return ota_advise(r->error, OTA_UNSUPPORTED,
-                          "name the type of scaling (linear, llama3, yarn, longrope), or take the "
-                          "number out");
+        return ota_advise(
+            r->error, OTA_UNSUPPORTED,
+            "name the type of scaling (linear, llama3, yarn, longrope, dynamic), or take the "
+            "number out");
     }
     return OTA_OK;
 }
@@ -84,7 +87,7 @@ static ota_status read_type(ota_reader *r, const char *object, ota_rope_scaling 
                         "\"%s\": rotary positions of type \"%.40s\" are not known", object,
                         json_string_value(type));
     return ota_advise(r->error, OTA_UNSUPPORTED,
-                      "default, linear, llama3, yarn and longrope are carried out");
+                      "default, linear, llama3, yarn, longrope and dynamic are carried out");
 }
 
 /* `scaling->original` holds what stands for it where the object has none. */

@@ -219,7 +219,8 @@ static ota_status read_scaling(const pair_reader *r, ota_rope_scaling *scaling) 
     if (type != NULL && type->type != OTA_GGUF_STRING)
         return ota_refuse_at(r->error, path, type->offset, "\"%s\" must be a text", name);
     if (type != NULL) show_value(r->gguf, type, word, sizeof word);
-    if (!ota_rope_named(word, &scaling->kind) || scaling->kind == OTA_ROPE_LLAMA3)
+    if (!ota_rope_named(word, &scaling->kind) || scaling->kind == OTA_ROPE_LLAMA3 ||
+        scaling->kind == OTA_ROPE_DYNAMIC)
         return refuse_type(r, type, word);
     double factors[2] = {0, 0}, attention = 1;
     const ota_gguf_pair *factor = find_family(r, "rope.scaling.factor", name);

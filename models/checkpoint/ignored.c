@@ -142,14 +142,20 @@ static const ota_ignored table[] = {
      "score.weight classifier.weight classifier.bias qa_outputs.weight qa_outputs.bias "
      "multiple_choice_head.summary.weight multiple_choice_head.summary.bias",
      "heads for other tasks"},
-    {HUB, "bert roberta xlm-roberta camembert distilbert", NULL,
+    {HUB, "electra", NULL,
+     "discriminator_predictions.dense.weight discriminator_predictions.dense.bias "
+     "discriminator_predictions.dense_prediction.weight "
+     "discriminator_predictions.dense_prediction.bias sequence_summary.summary.weight "
+     "sequence_summary.summary.bias",
+     "heads for other tasks"},
+    {HUB, "bert electra roberta xlm-roberta camembert distilbert", NULL,
      "embeddings.position_ids embeddings.token_type_ids", "counted up, or 0"},
     {HUB, "gemma3", NULL, "vision_tower.* multi_modal_projector.*", "images, which are not read"},
     {HUB, "t5", NULL, "decoder.* lm_head.weight", "the decoder, which is not run"},
     {HUB, "t5", NULL, "embed_tokens.weight", "shared.weight beside it holds"},
     {HUB, "mpnet roberta xlm-roberta camembert", NULL, "lm_head.bias",
      "lm_head.decoder.bias beside it holds"},
-    {HUB, "bert roberta xlm-roberta camembert distilbert mpnet modernbert", NULL,
+    {HUB, "bert electra roberta xlm-roberta camembert distilbert mpnet modernbert", NULL,
      "classifier.dense.weight classifier.dense.bias classifier.out_proj.weight "
      "classifier.out_proj.bias pre_classifier.weight pre_classifier.bias "
      "pooler.dense.weight pooler.dense.bias cls.seq_relationship.weight cls.seq_relationship.bias "

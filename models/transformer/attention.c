@@ -128,6 +128,15 @@ static void set_rules(ota_session *s, const view *v, ota_plan_slot *slot, ota_pr
             slot->terms[terms].array = ota_array_of(s->slopes, OTA_F32, 1, 1, 1, config->heads);
         terms++;
     }
+    if (s->key_slopes != NULL) {
+        const int64_t room = ota_int_max(s->options.tokens, s->options.cache);
+        const int64_t heads = v->head >= 0 ? 1 : config->heads, head = v->head >= 0 ? v->head : 0;
+        ota_term *term = &slot->terms[terms++];
+        *term = (ota_term){.kind = OTA_TERM_DENSE};
+        term->array = ota_array_of(s->key_slopes + head * room, OTA_F32, 1, heads, 1,
+                                   v->decoding ? s->options.cache : s->run.now->count);
+        term->array.stride[1] = room;
+    }
     if (s->relative != NULL) {
         const int64_t width = 2 * s->options.tokens - 1, keys = s->run.now->count;
         const int64_t heads = v->head >= 0 ? 1 : config->heads, head = v->head >= 0 ? v->head : 0;

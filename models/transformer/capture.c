@@ -39,10 +39,10 @@ typedef struct point_row {
 } point_row;
 
 static const point_row points[OTA_POINTS] = {
-    [OTA_POINT_EMBED] = {"hook_embed", ANY, TOKENS, OTA_SIZE_WIDTH, NULL},
-    [OTA_POINT_POSITION] = {"hook_pos_embed", LEARNED, TOKENS, OTA_SIZE_WIDTH, NULL},
-    [OTA_POINT_TYPE] = {"hook_token_type_embed", TYPED, TOKENS, OTA_SIZE_WIDTH, NULL},
-    [OTA_POINT_FULL_EMBED] = {"hook_full_embed", EMBED_NORM, TOKENS, OTA_SIZE_WIDTH, NULL},
+    [OTA_POINT_EMBED] = {"hook_embed", ANY, TOKENS, OTA_SIZE_EMBED, NULL},
+    [OTA_POINT_POSITION] = {"hook_pos_embed", LEARNED, TOKENS, OTA_SIZE_POSITION, NULL},
+    [OTA_POINT_TYPE] = {"hook_token_type_embed", TYPED, TOKENS, OTA_SIZE_EMBED, NULL},
+    [OTA_POINT_FULL_EMBED] = {"hook_full_embed", EMBED_NORM, TOKENS, OTA_SIZE_EMBED, NULL},
     [OTA_POINT_RESID_PRE] = {"hook_resid_pre", ANY, TOKENS, OTA_SIZE_WIDTH, NULL},
     [OTA_POINT_SCALE_1] = {"ln1.hook_scale", PRE_NORM, TOKENS, OTA_SIZE_NONE, of_a_norm},
     [OTA_POINT_NORMALIZED_1] = {"ln1.hook_normalized", PRE_NORM, TOKENS, OTA_SIZE_WIDTH, NULL},

@@ -63,7 +63,7 @@ void ota_session_normalise(ota_session *s, const ota_weight *weight, const float
                   .from = from,
                   .to = to,
                   .rows = rows,
-                  .width = ota_model_size(s->model, OTA_SIZE_WIDTH)};
+                  .width = weight->columns};
     run_rows(s, rows, norm_rows, &j);
 }
 
@@ -97,12 +97,8 @@ static void add_rows(void *context, int64_t index, int worker) {
                          (last_row(j, index) - first) * j->width);
 }
 
-static void add_to(ota_session *s, float *to, const float *from, int64_t rows) {
-    rows_job j = {.session = s,
-                  .from = from,
-                  .to = to,
-                  .rows = rows,
-                  .width = ota_model_size(s->model, OTA_SIZE_WIDTH)};
+static void add_to(ota_session *s, float *to, const float *from, int64_t rows, int64_t width) {
+    rows_job j = {.session = s, .from = from, .to = to, .rows = rows, .width = width};
     run_rows(s, rows, add_rows, &j);
 }
 
@@ -124,29 +120,45 @@ static int64_t row_index(const ota_session *s, ota_role role, int64_t token) {
     return s->model->config.first_position + s->run.now->first + token % s->run.now->count;
 }
 
-/* x = the sum of the tables the model has, each captured by itself. */
+/* x of `from` numbers a token -> x of `to`, where the two differ. */
+static void widen(ota_session *s, int64_t from, int64_t to, int64_t rows) {
+    const ota_weight *w = &s->model->weights[OTA_EMBED_PROJECT];
+    if (from == to) return;
+    memcpy(s->buffers.branch, s->buffers.residual, (size_t)(rows * from) * sizeof(float));
+    ota_linear(s, w, w + 1, s->buffers.branch, from, rows, s->buffers.residual, to);
+}
+
+/* x = the sum of the tables the model has, each captured by itself; narrow ones are widened when they must be. */
 static ota_status embed(ota_session *s) {
     static const struct {
         ota_role role;
         ota_point point;
-    } tables[] = {{OTA_EMBED, OTA_POINT_EMBED},
-                  {OTA_POSITION, OTA_POINT_POSITION},
-                  {OTA_TYPE, OTA_POINT_TYPE}};
-    const int64_t width = ota_model_size(s->model, OTA_SIZE_WIDTH);
+        ota_size width;
+    } tables[] = {{OTA_EMBED, OTA_POINT_EMBED, OTA_SIZE_EMBED},
+                  {OTA_POSITION, OTA_POINT_POSITION, OTA_SIZE_POSITION},
+                  {OTA_TYPE, OTA_POINT_TYPE, OTA_SIZE_EMBED}};
     const int64_t rows = s->run.now->batch * s->run.now->count;
+    int64_t width = ota_model_size(s->model, OTA_SIZE_EMBED);
     for (int k = 0; k < 3; k++) {
+        const int64_t own = ota_model_size(s->model, tables[k].width);
         if (!ota_weight_present(&s->model->weights[tables[k].role])) continue;
+        widen(s, width, own, rows);
+        width = own;
         float *to = k == 0 ? s->buffers.residual : s->buffers.branch;
         for (int64_t i = 0; i < rows; i++)
             embed_row(s, tables[k].role, row_index(s, tables[k].role, i), to + i * width);
         const ota_status status = ota_session_capture(s, tables[k].point, 0, to, width);
         if (status != OTA_OK) return status;
-        if (k > 0) add_to(s, s->buffers.residual, s->buffers.branch, rows);
+        if (k > 0) add_to(s, s->buffers.residual, s->buffers.branch, rows, width);
     }
-    if (!ota_weight_present(&s->model->weights[OTA_EMBED_NORM])) return OTA_OK;
-    ota_session_normalise(s, &s->model->weights[OTA_EMBED_NORM], s->buffers.residual,
-                          s->buffers.residual, rows);
-    return ota_session_capture(s, OTA_POINT_FULL_EMBED, 0, s->buffers.residual, width);
+    ota_status status = OTA_OK;
+    if (ota_weight_present(&s->model->weights[OTA_EMBED_NORM])) {
+        ota_session_normalise(s, &s->model->weights[OTA_EMBED_NORM], s->buffers.residual,
+                              s->buffers.residual, rows);
+        status = ota_session_capture(s, OTA_POINT_FULL_EMBED, 0, s->buffers.residual, width);
+    }
+    widen(s, width, ota_model_size(s->model, OTA_SIZE_WIDTH), rows);
+    return status;
 }
 
 /* ---- attention ---- */
@@ -256,10 +268,9 @@ static void project(ota_session *s, const ota_block *block, const float *h, int6
 /* Where the layer's angles begin. */
 static int64_t rotation_table(const ota_session *s, int64_t layer) {
     const ota_config *config = &s->model->config;
-    const bool is_long = config->rope.scaling.kind == OTA_ROPE_LONG;
     const int64_t end = s->run.now->first + s->run.now->count;
-    const bool other = is_long ? (double)end > config->rope.scaling.original
-                               : config->rope.local_base > 0 && config->local.layers[layer];
+    const bool other = ota_rope_is_long(config, end) ||
+                       (config->rope.local_base > 0 && config->local.layers[layer]);
     return other ? s->rotations.positions * (config->rotary_width / 2) : 0;
 }
 
@@ -278,6 +289,7 @@ static ota_status make_keys(ota_session *s, int64_t layer, int64_t rows) {
     if (status == OTA_OK && ota_architecture_has(s->model->architecture, OTA_ARCH_ROTARY)) {
         const bool spared = s->model->config.rope.spared[layer];
         const int64_t table = rotation_table(s, layer);
+        ota_session_rotations(s, s->run.now->first, s->run.now->first + s->run.now->count);
         rotation r = {.session = s,
                       .block = block,
                       .cosines = spared ? NULL : s->rotations.cosines + table,
@@ -367,7 +379,7 @@ static ota_status feed_forward(ota_session *s, int64_t layer, const float *input
 static ota_status join(ota_session *s, int64_t layer, int64_t rows, ota_role norm, ota_point sum,
                        ota_point normalised) {
     const int64_t width = ota_model_size(s->model, OTA_SIZE_WIDTH);
-    add_to(s, s->buffers.residual, s->buffers.branch, rows);
+    add_to(s, s->buffers.residual, s->buffers.branch, rows, width);
     const ota_status status = ota_session_capture(s, sum, layer, s->buffers.residual, width);
     if (status != OTA_OK || !s->model->config.form.post_norm) return status;
     const ota_status scaled =

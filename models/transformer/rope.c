@@ -8,6 +8,8 @@
  *               where pairs make `high` and `low` turns; cosines and sines times 1 + log(factor) / 10, or as said
  *     longrope  w_k / divisor_k, of one list up to the original context and of another beyond; cosines and sines times
  *               sqrt(1 + log(factor) / log(n)), or as said
+ *     dynamic   up to the original context n w_k, in longer texts of e tokens the same of the base
+ *               base (factor e / n - factor + 1)^(width / (width - 2))
  *     divisors  w_k / divisor_k, from a gguf file that holds them; also before linear scaling
  *
  * Sources: the definitions of hub configurations and of llama.cpp's rope_freqs. */
@@ -22,9 +24,10 @@ bool ota_rope_named(const char *word, ota_rope_kind *kind) {
     static const struct {
         const char *word;
         ota_rope_kind kind;
-    } words[] = {{"default", OTA_ROPE_PLAIN}, {"none", OTA_ROPE_PLAIN}, {"linear", OTA_ROPE_LINEAR},
-                 {"llama3", OTA_ROPE_LLAMA3}, {"yarn", OTA_ROPE_YARN},  {"longrope", OTA_ROPE_LONG},
-                 {"su", OTA_ROPE_LONG}};
+    } words[] = {{"default", OTA_ROPE_PLAIN}, {"none", OTA_ROPE_PLAIN},
+                 {"linear", OTA_ROPE_LINEAR}, {"llama3", OTA_ROPE_LLAMA3},
+                 {"yarn", OTA_ROPE_YARN},     {"longrope", OTA_ROPE_LONG},
+                 {"su", OTA_ROPE_LONG},       {"dynamic", OTA_ROPE_DYNAMIC}};
     for (size_t k = 0; k < sizeof words / sizeof *words; k++) {
         if (strcmp(words[k].word, word) != 0) continue;
         *kind = words[k].kind;
@@ -38,7 +41,7 @@ const char *ota_rope_fault(const ota_rope_scaling *scaling) {
     /* longrope's is the ratio of the two contexts where it is not said. */
     if (scaling->kind == OTA_ROPE_LONG && scaling->factor == 0) return NULL;
     if (!(scaling->factor >= 1 && scaling->factor <= 1e6)) return "\"factor\" must lie in 1 to 1e6";
-    if (scaling->kind == OTA_ROPE_LINEAR) return NULL;
+    if (scaling->kind == OTA_ROPE_LINEAR || scaling->kind == OTA_ROPE_DYNAMIC) return NULL;
     if (scaling->kind != OTA_ROPE_LONG &&
         !(scaling->low > 0 && scaling->high > scaling->low && scaling->high <= 1e6))
         return scaling->kind == OTA_ROPE_YARN
@@ -52,8 +55,25 @@ const char *ota_rope_fault(const ota_rope_scaling *scaling) {
 }
 
 int ota_rope_tables(const ota_config *config) {
-    const bool two = config->rope.local_base > 0 || config->rope.scaling.kind == OTA_ROPE_LONG;
+    const bool two = config->rope.local_base > 0 || config->rope.scaling.kind == OTA_ROPE_LONG ||
+                     config->rope.scaling.kind == OTA_ROPE_DYNAMIC;
     return two ? OTA_ROPE_TABLES : 1;
+}
+
+bool ota_rope_is_long(const ota_config *config, int64_t end) {
+    const ota_rope_scaling *scaling = &config->rope.scaling;
+    return (scaling->kind == OTA_ROPE_LONG || scaling->kind == OTA_ROPE_DYNAMIC) &&
+           (double)end > scaling->original;
+}
+
+/* The base of a text up to `end`. */
+static double base_of(const ota_config *config, ota_rope_table table, int64_t end) {
+    const ota_rope_scaling *scaling = &config->rope.scaling;
+    if (table == OTA_ROPE_TABLE || scaling->kind == OTA_ROPE_LONG) return config->rope.base;
+    if (scaling->kind != OTA_ROPE_DYNAMIC) return config->rope.local_base;
+    const double width = (double)config->rotary_width;
+    const double ratio = scaling->factor * (double)end / scaling->original - (scaling->factor - 1);
+    return config->rope.base * pow(ratio > 1 ? ratio : 1, width / (width - 2));
 }
 
 /* Yarn: the share of pair k that is not stretched. */
@@ -93,10 +113,10 @@ double ota_rope_attention(const ota_config *config, ota_rope_table table) {
 }
 
 float ota_rope_frequency(const ota_config *config, ota_rope_table table, const float *divisors,
-                         int64_t k) {
+                         int64_t k, int64_t end) {
     const ota_rope_scaling *scaling = &config->rope.scaling;
     const bool other = table != OTA_ROPE_TABLE, is_long = scaling->kind == OTA_ROPE_LONG;
-    const double base = other && !is_long ? config->rope.local_base : config->rope.base;
+    const double base = base_of(config, table, end);
     const float power = (float)pow(base, 2 * (double)k / (double)config->rotary_width);
     if (is_long) {
         const float *own = other ? scaling->longer : scaling->shorter;
@@ -105,7 +125,7 @@ float ota_rope_frequency(const ota_config *config, ota_rope_table table, const f
     const float plain = (float)(1 / pow(base, 2 * (double)k / (double)config->rotary_width));
     if (other) return plain;
     const float divided = divisors != NULL ? plain / divisors[k] : plain;
-    if (scaling->kind == OTA_ROPE_PLAIN) return divided;
+    if (scaling->kind == OTA_ROPE_PLAIN || scaling->kind == OTA_ROPE_DYNAMIC) return divided;
     const float stretched = divided / (float)scaling->factor;
     if (scaling->kind == OTA_ROPE_LINEAR) return stretched;
     if (scaling->kind == OTA_ROPE_YARN) {

@@ -76,6 +76,11 @@ static ota_status make_buffers(ota_session *s, ota_error *error) {
     if (status == OTA_OK) status = make(s, 1, size[OTA_SIZE_WIDTH], &s->buffers.zeros, error);
     if (status == OTA_OK)
         memset(s->buffers.zeros, 0, (size_t)size[OTA_SIZE_WIDTH] * sizeof *s->buffers.zeros);
+    const ota_weight *w = s->model->weights;
+    const bool steps = ota_weight_present(&w[OTA_HEAD_PROJECT]) ||
+                       (ota_weight_present(&w[OTA_FINAL_NORM]) && s->model->head == OTA_HEAD_MLM);
+    if (status == OTA_OK && steps)
+        status = make(s, rows, size[OTA_SIZE_WIDTH], &s->buffers.head, error);
     if (status == OTA_OK && s->model->config.form.parallel)
         status = make(s, rows, size[OTA_SIZE_WIDTH], &s->buffers.beside, error);
     if (status == OTA_OK)
@@ -88,8 +93,8 @@ static ota_status make_buffers(ota_session *s, ota_error *error) {
 }
 
 /* Angle of position t and pair k: t w_k, rounded to f32 as in the programs that such models were trained with;
- * cosine and sine are not rounded twice. */
-static ota_status make_rotations(ota_session *s, ota_error *error) {
+ * cosine and sine are not rounded twice. Positions first ... end - 1, of a text that ends there. */
+static void fill_rotations(ota_session *s, ota_rope_table table, int64_t first, int64_t end) {
     const ota_config *config = &s->model->config;
     const int64_t half = config->rotary_width / 2;
     const ota_weight *weights = s->model->weights;
@@ -98,6 +103,22 @@ static ota_status make_rotations(ota_session *s, ota_error *error) {
         weights[is_long ? OTA_ROPE_SHORTER : OTA_ROPE_DIVISORS].values,
         is_long ? weights[OTA_ROPE_LONGER].values : NULL,
     };
+    const double factor = ota_rope_attention(config, table);
+    for (int64_t k = 0; k < half; k++) {
+        const float frequency = ota_rope_frequency(config, table, divisors[table], k, end);
+        for (int64_t t = first; t < end; t++) {
+            if (t % 1024 == 0 && ota_session_interrupted(s) != OTA_OK) break;
+            const int64_t at = ((int64_t)table * s->rotations.positions + t) * half + k;
+            const float angle = (float)t * frequency;
+            s->rotations.cosines[at] = (float)(factor * cos((double)angle));
+            s->rotations.sines[at] = (float)(factor * sin((double)angle));
+        }
+    }
+}
+
+static ota_status make_rotations(ota_session *s, ota_error *error) {
+    const ota_config *config = &s->model->config;
+    const int64_t half = config->rotary_width / 2;
     if (!ota_architecture_has(s->model->architecture, OTA_ARCH_ROTARY)) return OTA_OK;
     s->rotations.positions = ota_int_max(s->options.tokens, s->options.cache);
     const int64_t tables = ota_rope_tables(config);
@@ -105,27 +126,26 @@ static ota_status make_rotations(ota_session *s, ota_error *error) {
         make(s, tables * s->rotations.positions, half, &s->rotations.cosines, error);
     if (status == OTA_OK)
         status = make(s, tables * s->rotations.positions, half, &s->rotations.sines, error);
-    for (int64_t i = 0; status == OTA_OK && i < tables * half; i++) {
-        const int64_t table = i / half, k = i % half;
-        const float frequency =
-            ota_rope_frequency(config, (ota_rope_table)table, divisors[table], k);
-        const double factor = ota_rope_attention(config, (ota_rope_table)table);
-        for (int64_t t = 0; t < s->rotations.positions; t++) {
-            if (t % 1024 == 0 && ota_session_interrupted(s) != OTA_OK) break;
-            const int64_t at = (table * s->rotations.positions + t) * half + k;
-            const float angle = (float)t * frequency;
-            s->rotations.cosines[at] = (float)(factor * cos((double)angle));
-            s->rotations.sines[at] = (float)(factor * sin((double)angle));
-        }
-    }
+    for (int table = 0; status == OTA_OK && table < tables; table++)
+        fill_rotations(s, (ota_rope_table)table, 0, s->rotations.positions);
     return status;
+}
+
+void ota_session_rotations(ota_session *s, int64_t first, int64_t end) {
+    ota_rotations *r = &s->rotations;
+    if (s->model->config.rope.scaling.kind != OTA_ROPE_DYNAMIC ||
+        !ota_rope_is_long(&s->model->config, end) || (first == r->first && end == r->end))
+        return;
+    fill_rotations(s, OTA_ROPE_TABLE_OTHER, first, end);
+    r->first = first;
+    r->end = end;
 }
 
 /* Heads up to a power of two have 2^(-8 k / n), k = 1 ... n; those beyond it every second of twice as many. */
 static ota_status make_slopes(ota_session *s, ota_error *error) {
     const int64_t heads = s->model->config.heads;
     int64_t whole = 1;
-    if (!s->model->config.scores.sloped) return OTA_OK;
+    if (!s->model->config.scores.sloped && !s->model->config.rope.replaced) return OTA_OK;
     while (2 * whole <= heads) whole *= 2;
     const ota_status status = make(s, heads, 1, &s->slopes, error);
     for (int64_t k = 0; status == OTA_OK && k < heads; k++) {
@@ -133,6 +153,30 @@ static ota_status make_slopes(ota_session *s, ota_error *error) {
                                        : (double)(2 * (k - whole) + 1) / (double)(2 * whole);
         s->slopes[k] = (float)exp2(-8 * power);
     }
+    return status;
+}
+
+/* To the nearest of bf16, ties to even. */
+static float rounded(float x) {
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    bits = (bits + 0x7FFFU + (bits >> 16 & 1)) & 0xFFFF0000U;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
+/* Falcon's slopes times the place of the key, both in bf16, as part of what the scale then multiplies. */
+static ota_status make_key_slopes(ota_session *s, ota_error *error) {
+    const int64_t heads = s->model->config.heads;
+    const int64_t keys = ota_int_max(s->options.tokens, s->options.cache);
+    if (!s->model->config.rope.replaced) return OTA_OK;
+    const double scale = ota_config_scale(&s->model->config, 0);
+    const ota_status status = make(s, heads, keys, &s->key_slopes, error);
+    for (int64_t h = 0; status == OTA_OK && h < heads; h++)
+        for (int64_t j = 0; j < keys; j++) {
+            const float slope = rounded(rounded(s->slopes[h]) * rounded((float)j));
+            s->key_slopes[h * keys + j] = (float)(scale * (double)slope);
+        }
     return status;
 }
 
@@ -242,6 +286,7 @@ ota_status ota_session_create(ota_session **session, const ota_model *model,
     if (status == OTA_OK) status = make_buffers(s, error);
     if (status == OTA_OK) status = make_rotations(s, error);
     if (status == OTA_OK) status = make_slopes(s, error);
+    if (status == OTA_OK) status = make_key_slopes(s, error);
     if (status == OTA_OK) status = make_relative(s, error);
     if (status == OTA_OK) status = ota_session_cache_create(s, error);
     if (status == OTA_OK) status = ota_session_mixture_create(s, error);
@@ -259,12 +304,13 @@ void ota_session_free(ota_session *s) {
     ota_session_free_mixture(s);
     free(s->plans.slots);
     ota_pool_free(s->pool);
-    float *const buffers[] = {
-        s->buffers.residual, s->buffers.branch, s->buffers.merged,   s->buffers.mixed,
-        s->buffers.zeros,    s->buffers.inner,  s->buffers.gate,     s->buffers.spare,
-        s->buffers.beside,   s->buffers.panels, s->buffers.receiver, s->rotations.cosines,
-        s->slopes,           s->relative,       s->rotations.sines,  s->cache.keys,
-        s->cache.values,     s->buffers.latent, s->buffers.expanded};
+    float *const buffers[] = {s->buffers.residual, s->buffers.branch,   s->buffers.merged,
+                              s->buffers.mixed,    s->buffers.zeros,    s->buffers.inner,
+                              s->buffers.gate,     s->buffers.spare,    s->buffers.beside,
+                              s->buffers.panels,   s->buffers.receiver, s->rotations.cosines,
+                              s->slopes,           s->relative,         s->rotations.sines,
+                              s->cache.keys,       s->cache.values,     s->buffers.latent,
+                              s->buffers.expanded, s->buffers.head,     s->key_slopes};
     for (size_t k = 0; k < sizeof buffers / sizeof *buffers; k++) free(buffers[k]);
     free(s->cache.remaining);
     free(s->run.lengths);

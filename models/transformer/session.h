@@ -85,8 +85,9 @@ typedef struct ota_session_buffers {
     float *panels;               /* [threads][panel] decoded rows of weights */
     int64_t panel;               /* floats of one */
     float *zeros;                /* [width] the biases of norms without any */
-    float *receiver;             /* [batch, heads, keys], made when first captured */
-    size_t receiver_floats;      /* room there */
+    float *head; /* what goes into a head behind the last norm, where there is more than one step */
+    float *receiver;        /* [batch, heads, keys], made when first captured */
+    size_t receiver_floats; /* room there */
 } ota_session_buffers;
 
 /* Weights and scores of attention (weights.c), made when first captured or edited. */
@@ -117,6 +118,7 @@ typedef struct ota_edit_set {
 typedef struct ota_rotations {
     float *cosines, *sines;
     int64_t positions;
+    int64_t first, end; /* dynamic: of whose text's tokens the other table is; end 0: of none */
 } ota_rotations;
 
 /* Rows of a mixture (mixture.c): parts of one allocation of floats and one of numbers. */
@@ -177,7 +179,8 @@ struct ota_session {
     ota_session_buffers buffers;
     ota_weight_buffers weights;
     ota_rotations rotations;
-    float *slopes; /* [heads] of ALiBi */
+    float *slopes;     /* [heads] of ALiBi */
+    float *key_slopes; /* [heads, most keys]: what Falcon adds to the scores of every key */
     float
         *relative; /* [heads, 2 tokens - 1] added to scores at distance i - j, from the least on */
     ota_mixture mixture;
@@ -219,6 +222,9 @@ void ota_session_normalise(ota_session *session, const ota_weight *weight, const
 /* to = activation(to), times `factor` unless NULL; all [rows, width] */
 void ota_session_activate(ota_session *session, ota_activation activation, const float *factor,
                           float *to, int64_t rows, int64_t width);
+
+/* session.c: dynamic rotary positions of the run's tokens */
+void ota_session_rotations(ota_session *session, int64_t first, int64_t end);
 
 /* Heads of a layer that are solved together. */
 typedef struct ota_view {

@@ -2,6 +2,7 @@
  *
  *   bert   x = norm(E[id] + P[t] + T[type]);  x = norm(x + O attention(x));  x = norm(x + down gelu(up x))
  *   roberta, xlm-roberta, camembert   the same; positions begin behind the number of the padding token
+ *   electra      as bert, of embeddings that may be narrower: x = A norm(E[id] + P[t] + T[type]) + a
  *   distilbert                        the same without types
  *   mpnet        as roberta without types; scores plus what a bucket of the distance adds
  *   t5           its encoder: x = E[id];  x += O attention(norm x), scores plus buckets and not scaled;  x += down relu(up norm x)
@@ -30,11 +31,14 @@ static const ota_config_key bert_keys[] = {
 };
 
 static const ota_tensor_row bert_rows[] = {
-    PLAIN(OTA_EMBED, "embeddings.word_embeddings", "token_embd", VOCABULARY, WIDTH,
+    PLAIN(OTA_EMBED, "embeddings.word_embeddings", "token_embd", VOCABULARY, EMBED,
           OTA_TIED_MAY_MISS),
-    PLAIN(OTA_POSITION, "embeddings.position_embeddings", "position_embd", POSITION_ROWS, WIDTH, 0),
-    PLAIN(OTA_TYPE, "embeddings.token_type_embeddings", "token_types", TYPES, WIDTH, 0),
-    LAYER_NORMS(OTA_EMBED_NORM, "embeddings.LayerNorm", "token_embd_norm"),
+    PLAIN(OTA_POSITION, "embeddings.position_embeddings", "position_embd", POSITION_ROWS, EMBED, 0),
+    PLAIN(OTA_TYPE, "embeddings.token_type_embeddings", "token_types", TYPES, EMBED, 0),
+    {OTA_EMBED_NORM, "embeddings.LayerNorm.weight", "token_embd_norm.weight", OTA_SIZE_EMBED,
+     OTA_SIZE_NONE, 0, OTA_ALONE, "embeddings.LayerNorm.gamma"},
+    {OTA_EMBED_NORM_BIAS, "embeddings.LayerNorm.bias", "token_embd_norm.bias", OTA_SIZE_EMBED,
+     OTA_SIZE_NONE, 0, OTA_ALONE, "embeddings.LayerNorm.beta"},
     LINEAR(OTA_QUERY, "encoder.layer.%lld.attention.self.query", "blk.%lld.attn_q", QUERY, WIDTH,
            0),
     LINEAR(OTA_KEY, "encoder.layer.%lld.attention.self.key", "blk.%lld.attn_k", KEY, WIDTH, 0),
@@ -63,6 +67,25 @@ static const ota_tensor_row bert_head_rows[] = {
 };
 
 static const char *const bert_prefixes[] = {"bert.", "", NULL};
+
+/* ---- ELECTRA ---- */
+
+static const ota_config_key electra_keys[] = {
+    INTEGER("embedding_size", NULL, AT(embed_width), MOST_WIDTH, 128, 0),
+};
+
+static const ota_tensor_row electra_rows[] = {
+    HUB_PLAIN(OTA_EMBED_PROJECT, "embeddings_project", WIDTH, EMBED, OTA_OF_NARROW),
+    HUB_BIAS_OF(OTA_EMBED_PROJECT, "embeddings_project", WIDTH, OTA_OF_NARROW, ALONE),
+    HUB_GROUP(OTA_HEAD_DENSE, "generator_predictions.dense.weight", EMBED, WIDTH, 0, HEAD),
+    HUB_GROUP(OTA_HEAD_DENSE_BIAS, "generator_predictions.dense.bias", EMBED, NONE, 0, HEAD),
+    HUB_GROUP(OTA_HEAD_NORM, "generator_predictions.LayerNorm.weight", EMBED, NONE, 0, HEAD),
+    HUB_GROUP(OTA_HEAD_NORM_BIAS, "generator_predictions.LayerNorm.bias", EMBED, NONE, 0, HEAD),
+    HUB_GROUP(OTA_HEAD, "generator_lm_head.weight", VOCABULARY, EMBED, OTA_TIED_MAY_MISS, HEAD),
+    HUB_GROUP(OTA_HEAD_BIAS, "generator_lm_head.bias", VOCABULARY, NONE, 0, HEAD),
+};
+
+static const char *const electra_prefixes[] = {"electra.", "", NULL};
 
 /* ---- RoBERTa ---- */
 
@@ -251,6 +274,14 @@ const ota_architecture ota_bert_family[] = {
      .activation_key = "hidden_act",
      .keys = {LIST(bert_keys)},
      .rows = {LIST(bert_rows), LIST(bert_head_rows)}},
+    {.name = "electra",
+     .model_type = "electra",
+     .prefixes = electra_prefixes,
+     .traits = OTA_ARCH_POST_NORM | OTA_ARCH_GELU_HEAD | OTA_ARCH_HUB_ALONE,
+     .activation = OTA_GELU,
+     .activation_key = "hidden_act",
+     .keys = {LIST(bert_keys), LIST(electra_keys)},
+     .rows = {LIST(bert_rows), LIST(electra_rows)}},
 #define ROBERTA(word)                                                                              \
     {                                                                                              \
         .name = word, .model_type = word, .prefixes = roberta_prefixes,                            \

@@ -2,11 +2,13 @@
  *
  *   gpt2   x = E[id] + P[t];  x += O attention(norm x);  x += down gelu(up norm x);  logits = E norm x
  *   gptneo x = E[id] + P[t];  scores are not scaled, each second layer sees a window
- *   opt    x = E[id] + P[t + 2];  norms in front or, in one size, behind; relu
+ *   opt    x = E[id] + P[t + 2];  norms in front or, in one size, behind; relu; of narrower embeddings x = A E[id] + P[t + 2],
+ *          logits = E B x
  *   bloom  x = norm E[id];  scores less a slope times the distance
  *   gptj   x += O attention(rope, norm x) + down gelu(up norm x), of one norm; pairs (2k, 2k + 1) of a part of each head
  *   neox   x += O attention(rope, norm_1 x) + down gelu(up norm_2 x), or one behind the other
- *   falcon as gptj or neox; all heads, or groups of them, share a key head */
+ *   falcon as gptj or neox; all heads, or groups of them, share a key head; scores plus a slope times the key's place in the place
+ *          of rotary positions */
 #include "rows.h"
 
 /* ---- GPT-2 ---- */
@@ -174,8 +176,10 @@ static const ota_config_key opt_keys[] = {
 };
 
 static const ota_tensor_row opt_rows[] = {
-    HUB_PLAIN(OTA_EMBED, "embed_tokens", VOCABULARY, WIDTH, OTA_TIED_MAY_MISS),
-    HUB_PLAIN(OTA_POSITION, "embed_positions", POSITION_ROWS, WIDTH, 0),
+    HUB_PLAIN(OTA_EMBED, "embed_tokens", VOCABULARY, EMBED, OTA_TIED_MAY_MISS),
+    HUB_PLAIN(OTA_EMBED_PROJECT, "project_in", WIDTH, EMBED, OTA_OF_NARROW),
+    HUB_PLAIN(OTA_HEAD_PROJECT, "project_out", EMBED, WIDTH, OTA_OF_NARROW),
+    HUB_PLAIN(OTA_POSITION, "embed_positions", POSITION_ROWS, POSITION, 0),
     HUB_NORM(OTA_NORM_1, "layers.%lld.self_attn_layer_norm", 0),
     HUB_LINEAR(OTA_QUERY, "layers.%lld.self_attn.q_proj", QUERY, WIDTH, GROUP_INPUT_BIAS),
     HUB_LINEAR(OTA_KEY, "layers.%lld.self_attn.k_proj", KEY, WIDTH, GROUP_INPUT_BIAS),
@@ -185,7 +189,7 @@ static const ota_tensor_row opt_rows[] = {
     HUB_LINEAR(OTA_UP, "layers.%lld.fc1", INNER, WIDTH, GROUP_MLP_BIAS),
     HUB_LINEAR(OTA_DOWN, "layers.%lld.fc2", WIDTH, INNER, GROUP_MLP_BIAS),
     HUB_NORM(OTA_FINAL_NORM, "final_layer_norm", OTA_OF_PRE_NORM),
-    HUB_PLAIN(OTA_HEAD, "lm_head", VOCABULARY, WIDTH, OTA_TIED_MAY_MISS),
+    HUB_PLAIN(OTA_HEAD, "lm_head", VOCABULARY, EMBED, OTA_TIED_MAY_MISS),
 };
 
 static const char *const opt_prefixes[] = {"model.decoder.", "decoder.", "", NULL};
@@ -237,6 +241,7 @@ static const ota_config_key falcon_keys[] = {
     REAL("layer_norm_epsilon", NULL, norm_epsilon, 1e-5, 0),
     REAL("rope_theta", NULL, rope.base, 10000, 0),
     ALWAYS(REAL, rope.share, 1),
+    TRUTH("alibi", NULL, rope.replaced, false),
     TRUTH("multi_query", NULL, form.single_key, true),
     TRUTH("parallel_attn", NULL, form.parallel, true),
     TRUTH("new_decoder_architecture", NULL, form.key_groups, false),
@@ -307,6 +312,7 @@ const ota_architecture ota_gpt_family[] = {
     {.name = "opt",
      .model_type = "opt",
      .prefixes = opt_prefixes,
+     .traits = OTA_ARCH_WIDE_POSITIONS,
      .activation = OTA_RELU,
      .activation_key = "activation_function",
      .keys = {LIST(opt_keys)},
