@@ -543,7 +543,7 @@ def test_refusals_about_rotary_positions(tmp_path: Path) -> None:
         path.write_text(json.dumps({**config, "rope_parameters": rope}))
         refused(tmp_path, code, part, "info", "model")
 
-    with_rope(2, 'of type "ntk" are not known', rope_type="dynamic")
+    with_rope(2, 'of type "ntk" are not known', rope_type="ntk")
     with_rope(2, '"high_freq_factor" in rope_parameters has no effect', rope_type="yarn")
     yarn = {"rope_type": "yarn", "low_freq_factor": None, "high_freq_factor": None}
     with_rope(4, '"beta_slow" and "beta_fast" must be positive and rise', **yarn, beta_fast=0.5)
