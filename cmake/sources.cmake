@@ -164,6 +164,7 @@ set(OTATTN_LIBRARY_SOURCES
     src/solvers/derivatives/unrolled_tangents.c
     src/solvers/far_scores.c
     src/solvers/interior.c
+    src/solvers/listed_semidual.c
     src/solvers/matching/assignment_dense.c
     src/solvers/matching/assignment_sparse.c
     src/solvers/matching/augmenting_paths.c

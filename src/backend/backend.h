@@ -120,6 +120,8 @@ typedef struct ota_row_found {
 
 /* ---- linear algebra on the host ------------------------------------------------------------------ */
 
+enum { OTA_LIST_ROOM = 16 }; /* elements that a list of kept scores may write past its last one */
+
 /* Matrices and rows in host memory, f64: what Newton, the interior point, prefix and unrolled rounds are made of. Rows
  * may have any alignment. */
 typedef struct ota_host_algebra {
@@ -161,6 +163,16 @@ typedef struct ota_host_algebra {
                       int64_t rows, double *to, int64_t ld);
     void (*write_rows)(const ota_array *to, int64_t batch, int64_t head, int64_t first,
                        int64_t rows, const double *from, int64_t ld);
+    /* The largest s_j + h_j, and the scores with s_j + h_j above `floor` in their order: kept[i] = s[where[i]]; returns how
+       many. Room for count + OTA_LIST_ROOM elements. Of scores of either type, as h and kept are. */
+    float (*top_f32)(const float *s, const float *h, int64_t count);
+    double (*top_f64)(const double *s, const double *h, int64_t count);
+    int64_t (*list_f32)(const float *s, const float *h, int64_t count, float floor, float *kept,
+                        int32_t *where);
+    int64_t (*list_f64)(const double *s, const double *h, int64_t count, double floor, double *kept,
+                        int32_t *where);
+    /* w_j = p_j^power where p_j > 0, else 0 */
+    void (*slope_weights)(const double *p, int64_t count, double power, double *w);
     /* Raw products (or matrix entries) of keys [begin, end) into scores; row[0] belongs to key `begin`. */
     void (*row_scores)(const ota_resolved *r, int64_t batch, int64_t head, int64_t query,
                        int64_t begin, int64_t end, double *row);

@@ -88,10 +88,12 @@ void ota_coupled_layout(ota_coupled *state, ota_arena *arena, bool prune, unsign
         state->powers = ota_arena_take(arena, row_count, number);
         if ((needs & OTA_NEEDS_INTERIOR) != 0 && columns <= OTA_NEWTON_DENSE) {
             const size_t more = times(INTERIOR_ROWS, rows + state->pass.chunks);
-            state->interior_matrix = ota_arena_take(arena, times(INTERIOR_MATRICES, rows),
+            state->interior.matrix = ota_arena_take(arena, times(INTERIOR_MATRICES, rows),
                                                     times(stride, sizeof(double)));
-            state->interior_rows = ota_arena_take(arena, more, number);
+            state->interior.rows = ota_arena_take(arena, more, number);
         }
+        if ((needs & OTA_NEEDS_LISTS) != 0 && state->head->backend->semidual == NULL)
+            ota_row_lists_layout(state, arena);
     }
 }
 

@@ -16,14 +16,15 @@ typedef enum ota_needs {
     OTA_NEEDS_NEWTON = 4,
     OTA_NEEDS_INTERIOR = 8,
     OTA_NEEDS_SEARCH = 16, /* for unusable pairs */
-    OTA_NEEDS_FLOW = 32    /* for plans within entry caps */
+    OTA_NEEDS_FLOW = 32,   /* for plans within entry caps */
+    OTA_NEEDS_LISTS = 64
 } ota_needs;
 
 /* What the sentences of infeasible heads advise. */
 #define OTA_WAYS_OUT "relaxed, capped or online columns can be met"
 
 enum {
-    OTA_NEWTON_VECTORS = 12,
+    OTA_NEWTON_VECTORS = 13,
     OTA_NEWTON_DENSE = 1024, /* keys up to which the Hessian is formed and factored */
     /* Pairs up to which the search for unusable pairs and Newton inside "auto" are affordable. */
     OTA_PAIRS_LIMIT = 1 << 22,
@@ -47,10 +48,26 @@ struct ota_semidual {
     void (*slopes)(ota_coupled *state, double t, double *full, double *leak);
     /* Once slopes are known: y_j = - sum_i w_ij k / W_i sum_l w_il x_l. */
     void (*links)(ota_coupled *state, const double *x, double *y);
+    /* The part of that which is the key's own: y_j = sum_i w_ij^2 k / W_i. NULL: it is not known. */
+    void (*squares)(ota_coupled *state, double *y);
     /* With head->f as it is: top_j = max_i (S_ij + f_i). Of P at f and g: sums_j = sum_i P_ij, slopes_j = sum_i w_ij. */
     void (*tops)(ota_coupled *state, double *top);
     void (*columns)(ota_coupled *state, double t, double *sums, double *slopes);
 };
+
+/* Of every row the keys that may get weight (listed_semidual.c), 0 where a problem has no use for them. */
+typedef struct ota_row_lists {
+    double *scores, *weights; /* [chunks][room] */
+    int32_t *keys;            /* [chunks][room] */
+    int64_t room;             /* of a chunk */
+    int64_t *begin, *count;   /* [rows] */
+    double *bound;            /* [rows] keys that are not listed have S_ij + base_j below it */
+    double *base;             /* [columns] */
+    void *rounded;            /* [columns] base in the type of the scores */
+    int64_t *used;            /* [chunks] */
+    int64_t *anew; /* [chunks] rows that the last pass listed again; -1: no room was left */
+    bool stale;    /* the next pass lists every row */
+} ota_row_lists;
 
 struct ota_coupled {
     ota_head *head;
@@ -75,18 +92,21 @@ struct ota_coupled {
     /* Newton */
     const double *wide; /* [rows][stride] scores in f64: the scores themselves, or `widened` */
     double *widened;
-    double *weights;         /* [rows][stride] P */
-    double *across;          /* [columns][rows rounded up] scaled weights, transposed */
-    double *hessian;         /* [columns][padded columns] minus the off-diagonal part */
-    double *factor;          /* the same, consumed by the elimination */
-    unsigned char *fixed;    /* [columns] keys that stay where they are */
-    double *vectors;         /* OTA_NEWTON_VECTORS of padded columns */
-    double *powers;          /* [rows] W_i */
-    double *sinks;           /* [rows] weight on the sink */
-    double *gathered;        /* [chunks][2][rows rounded up] */
-    double *brackets;        /* [2] vectors of padded columns, of rows on many processes */
-    double *interior_matrix; /* [3][rows][stride] */
-    double *interior_rows;   /* [6][rows] and [3][chunks] */
+    double *weights;      /* [rows][stride] P */
+    double *across;       /* [columns][rows rounded up] scaled weights, transposed */
+    double *hessian;      /* [columns][padded columns] minus the off-diagonal part */
+    double *factor;       /* the same, consumed by the elimination */
+    unsigned char *fixed; /* [columns] keys that stay where they are */
+    double *vectors;      /* OTA_NEWTON_VECTORS of padded columns */
+    double *powers;       /* [rows] W_i */
+    double *sinks;        /* [rows] weight on the sink */
+    double *gathered;     /* [chunks][2][rows rounded up] */
+    double *brackets;     /* [2] vectors of padded columns, of rows on many processes */
+    ota_row_lists lists;
+    struct {
+        double *matrix; /* [3][rows][stride] */
+        double *rows;   /* [6][rows] and [3][chunks] */
+    } interior;
 };
 
 /* Lays the workspace out (arena measuring or placed). */
@@ -199,6 +219,13 @@ void ota_widen_scores(ota_coupled *state);
 /* state->hessian = minus the off-diagonal part of w^T w, lower triangle; w [rows][columns] lies in
  * state->weights. */
 void ota_newton_links(ota_coupled *state);
+
+/* ---- listed_semidual.c ---------------------------------------------------------------------- */
+
+extern const ota_semidual ota_listed_semidual;
+void ota_row_lists_layout(ota_coupled *state, ota_arena *arena);
+/* Before the first pass, and whenever the scores have changed. */
+void ota_row_lists_begin(ota_coupled *state);
 
 /* ---- interior.c ----------------------------------------------------------------------------- */
 

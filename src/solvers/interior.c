@@ -397,12 +397,12 @@ static void solve(interior *n) {
 
 static interior place(ota_coupled *state, const double *scores, double t) {
     interior n = {.state = state, .scores = scores, .t = t};
-    double *at = state->interior_matrix;
+    double *at = state->interior.matrix;
     double **matrices[] = {&n.plan, &n.slack, &n.move};
     for (size_t k = 0; k < sizeof matrices / sizeof matrices[0];
          k++, at += state->pass.rows * state->pass.stride)
         *matrices[k] = at;
-    at = state->interior_rows;
+    at = state->interior.rows;
     double **rows[] = {&n.row_step, &n.row_right, &n.row_sum, &n.sink, &n.sink_slack, &n.sink_move};
     for (size_t k = 0; k < sizeof rows / sizeof rows[0]; k++, at += state->pass.rows) *rows[k] = at;
     n.length = at;

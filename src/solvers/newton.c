@@ -18,9 +18,13 @@
 #include <string.h>
 
 enum {
-    TRIALS = 24,      /* evaluations of one line search */
-    STAGE_STEPS = 60, /* steps of a stage before the last one is tried at once */
-    DIRECT_STEPS = 8, /* steps before the direct attempt must have paid */
+    TRIALS = 24,       /* evaluations of one line search */
+    STAGE_STEPS = 60,  /* steps of a stage before the last one is tried at once */
+    LARGE = 128,       /* keys from which the interior point is dear */
+    LISTED_STEPS = 40, /* steps on lists of keys before another way is tried */
+    SOFT_ROUNDS = 3,   /* of softmax, before them */
+    MOST_DIRECT = 12,  /* the same of few keys, where it pays */
+    DIRECT_STEPS = 8,  /* steps before the direct attempt must have paid */
     CONJUGATE_STEPS = 400,
     EXCHANGES = 12,
     PATIENCE = 6, /* steps that must halve the residual, or column updates join in */
@@ -44,15 +48,16 @@ typedef struct newton {
     double *gradient, *direction, *origin, *excess, *right, *diagonal;
     double *residue, *search, *product; /* conjugate gradients */
     double *right_copy, *excess_copy;
+    double *own;   /* the diagonal of the whole system, or a bound of it */
     double *above; /* the side of its kink on which a key moves: 1 above, 0 below */
     int64_t most;  /* rounds */
 } newton;
 
 static newton place(ota_coupled *state) {
     newton n = {.state = state, .shift = first_shift};
-    double **vectors[] = {&n.gradient, &n.direction,  &n.origin,      &n.excess,
-                          &n.right,    &n.diagonal,   &n.residue,     &n.search,
-                          &n.product,  &n.right_copy, &n.excess_copy, &n.above};
+    double **vectors[] = {&n.gradient,    &n.direction, &n.origin, &n.excess,  &n.right,
+                          &n.diagonal,    &n.residue,   &n.search, &n.product, &n.right_copy,
+                          &n.excess_copy, &n.above,     &n.own};
     for (size_t k = 0; k < sizeof vectors / sizeof vectors[0]; k++)
         *vectors[k] = state->vectors + (int64_t)k * state->pass.padded_columns;
     memset(n.above, 0, (size_t)state->pass.padded_columns * sizeof *n.above);
@@ -104,6 +109,10 @@ static void evaluate(newton *n) {
 
 /* ---- Hessian --------------------------------------------------------------------------------- */
 
+static bool is_factored(const ota_coupled *state) {
+    return state->hessian != NULL && state->semidual == &ota_stored_semidual;
+}
+
 /* Consumes the weights. The system is t times the Hessian: excess, diagonal and links. */
 static void form_system(newton *n) {
     ota_coupled *state = n->state;
@@ -112,9 +121,13 @@ static void form_system(newton *n) {
     state->semidual->slopes(state, n->t, n->diagonal, n->excess);
     ota_coupled_share(state, n->excess, "the system of Newton");
     ota_coupled_share(state, n->diagonal, "the system of Newton");
-    double mean = 0.0;
-    for (int64_t j = 0; j < state->pass.columns; j++) mean += n->diagonal[j];
-    mean /= (double)state->pass.columns;
+    double mean = 0.0, with_weight = 0.0;
+    for (int64_t j = 0; j < state->pass.columns; j++) {
+        mean += n->diagonal[j];
+        with_weight += n->diagonal[j] > 0.0 ? 1.0 : 0.0;
+    }
+    /* Keys that no row uses change no step. */
+    mean /= fmax(with_weight, 1.0);
     const double shift = n->shift * n->residual * mean;
     for (int64_t j = 0; j < state->pass.columns; j++) {
         double more = shift;
@@ -124,7 +137,15 @@ static void form_system(newton *n) {
         n->diagonal[j] += more;
         n->right[j] = -n->t * n->gradient[j];
     }
-    if (state->hessian != NULL) ota_newton_links(state);
+    memcpy(n->own, n->diagonal, (size_t)state->pass.columns * sizeof *n->own);
+    if (is_factored(state)) {
+        ota_newton_links(state);
+    } else if (state->semidual->squares != NULL) {
+        state->semidual->squares(state, n->product);
+        /* What is left of a key that shares no row is its excess, and rounding. */
+        for (int64_t j = 0; j < state->pass.columns; j++)
+            n->own[j] = fmax(n->own[j] - n->product[j], 1.0e-12 * n->own[j]);
+    }
 }
 
 /* product = system * search. */
@@ -149,7 +170,7 @@ static void conjugate_gradients(newton *n) {
     for (int64_t j = 0; j < count; j++) {
         const bool moves = state->fixed[j] == 0 && n->diagonal[j] > 0.0;
         n->residue[j] = moves ? n->right[j] - n->product[j] : 0.0;
-        n->search[j] = moves ? n->residue[j] / n->diagonal[j] : 0.0;
+        n->search[j] = moves ? n->residue[j] / n->own[j] : 0.0;
         now += n->residue[j] * n->search[j];
     }
     first = now;
@@ -164,11 +185,11 @@ static void conjugate_gradients(newton *n) {
             if (state->fixed[j] != 0 || !(n->diagonal[j] > 0.0)) continue;
             n->direction[j] += now / curvature * n->search[j];
             n->residue[j] -= now / curvature * n->product[j];
-            next += n->residue[j] * n->residue[j] / n->diagonal[j];
+            next += n->residue[j] * n->residue[j] / n->own[j];
         }
         for (int64_t j = 0; j < count; j++) {
             const bool moves = state->fixed[j] == 0 && n->diagonal[j] > 0.0;
-            n->search[j] = moves ? n->residue[j] / n->diagonal[j] + next / now * n->search[j] : 0.0;
+            n->search[j] = moves ? n->residue[j] / n->own[j] + next / now * n->search[j] : 0.0;
         }
         now = next;
     }
@@ -177,7 +198,7 @@ static void conjugate_gradients(newton *n) {
 static void solve_free(newton *n) {
     ota_coupled *state = n->state;
     const size_t bytes = (size_t)state->pass.columns * sizeof(double);
-    if (state->hessian == NULL) {
+    if (!is_factored(state)) {
         conjugate_gradients(n);
         return;
     }
@@ -369,6 +390,17 @@ static bool start_pays(const newton *n, bool slow) {
     return n->state->head->warm && !slow && n->residual <= stage_residual;
 }
 
+/* Where steps on lists do not pay, is there another way? */
+static bool gives_way(const ota_coupled *state) {
+    return state->semidual == &ota_listed_semidual && state->interior.matrix != NULL;
+}
+
+/* Steps on lists go on where they halve the residual every other time. */
+static bool lists_pay(const newton *n, const progress *kept, int64_t taken) {
+    return n->state->semidual == &ota_listed_semidual && n->residual <= stage_residual &&
+           taken <= kept->marked + 2 && (taken < MOST_DIRECT || n->state->pass.columns >= LARGE);
+}
+
 /* Steps at temperature t until the residual is `enough`. Where Newton steps no longer pay, column
  * updates take turns with them. */
 static ota_outcome iterate(newton *n, double t, double enough, int64_t most, ota_status *stopped) {
@@ -390,7 +422,8 @@ static ota_outcome iterate(newton *n, double t, double enough, int64_t most, ota
             evaluate(n);
         }
         if (isnan(n->residual) || head->found.rounds >= n->most) return OTA_SPENT;
-        if (taken >= most && !start_pays(n, alternate)) return OTA_SLOW;
+        if (taken >= most && !start_pays(n, alternate) && !lists_pay(n, &kept, taken))
+            return OTA_SLOW;
         if (last_stage && kept.best < near_residual && taken > kept.marked + STALLED)
             return OTA_SPENT;
         *stopped = ota_coupled_tick(state, head->found.rounds, n->residual);
@@ -400,7 +433,9 @@ static ota_outcome iterate(newton *n, double t, double enough, int64_t most, ota
             alternate = n->residual > 0.5 * marker;
             marker = n->residual;
         }
+        if (alternate && gives_way(state)) return OTA_SLOW;
         if (alternate && taken % 2 == 0) {
+            if (state->wide == NULL) ota_widen_scores(state);
             ota_newton_columns(state, t);
             drop_constant(state, head->g);
             evaluate(n);
@@ -420,20 +455,53 @@ static ota_outcome cool(newton *n, ota_status *stopped) {
     return outcome;
 }
 
+/* Potentials of softmax at a lower temperature, whose weights fall off over about the same range of scores. */
+static bool soften(newton *n, ota_status *stopped) {
+    ota_coupled *state = n->state;
+    const ota_head *head = state->head;
+    const double t = head->tau / (1.0 + 2.5 * (head->row.order - 1.0));
+    const ota_domain domain = state->pass.domain;
+    state->pass.domain = OTA_DOMAIN_LOG;
+    for (int round = 0; round < SOFT_ROUNDS && *stopped == OTA_OK; round++) {
+        ota_row_pass(state, t, 1.0);
+        ota_update_columns(state, t, 1.0);
+        *stopped = ota_coupled_tick(state, head->found.rounds, n->residual);
+    }
+    state->pass.domain = domain;
+    return *stopped == OTA_OK;
+}
+
+/* Steps on lists of the keys that may get weight. */
+static ota_outcome run_on_lists(newton *n, ota_status *stopped) {
+    ota_coupled *state = n->state;
+    const ota_head *head = state->head;
+    state->semidual = &ota_listed_semidual;
+    ota_row_lists_begin(state);
+    if (!head->warm && !soften(n, stopped)) return OTA_STOPPED;
+    drop_constant(state, head->g);
+    const int64_t most = state->pass.columns < LARGE ? DIRECT_STEPS : LISTED_STEPS;
+    return iterate(n, head->tau, head->settings->stop.tolerance, most, stopped);
+}
+
 ota_outcome ota_newton_run(ota_coupled *state, ota_status *stopped) {
     ota_head *head = state->head;
     const double tau = head->tau, enough = head->settings->stop.tolerance;
     if (!ota_coupled_search(state)) return OTA_HOPELESS;
     newton n = place(state);
-    if (state->semidual == &ota_stored_semidual) ota_widen_scores(state);
+    const bool listed = state->lists.keys != NULL;
     drop_constant(state, head->g);
-    ota_outcome outcome = iterate(&n, tau, enough, DIRECT_STEPS, stopped);
-    if (outcome != OTA_SLOW) return outcome;
+    ota_outcome outcome = OTA_SLOW;
+    if (listed) outcome = run_on_lists(&n, stopped);
+    if (outcome == OTA_MET || outcome == OTA_STOPPED) return outcome;
+    if (listed && state->interior.matrix != NULL) state->semidual = &ota_stored_semidual;
+    if (state->semidual == &ota_stored_semidual) ota_widen_scores(state);
+    if (!listed) outcome = iterate(&n, tau, enough, DIRECT_STEPS, stopped);
+    if (!listed && outcome != OTA_SLOW) return outcome;
     for (int64_t j = 0; j < state->pass.columns; j++) {
         if (head->g[j] > -INFINITY) head->g[j] = 0.0;
     }
     n.shift = first_shift;
-    if (state->interior_matrix == NULL)
+    if (state->interior.matrix == NULL)
         outcome = cool(&n, stopped);
     else if (!ota_interior_run(state, state->wide, tau, stopped))
         outcome = OTA_STOPPED;
@@ -447,7 +515,8 @@ ota_outcome ota_newton_run(ota_coupled *state, ota_status *stopped) {
 unsigned ota_newton_needs(const ota_settings *s, const ota_regulariser_row *regulariser) {
     if (s->ranks != NULL) return OTA_NEEDS_NEWTON;
     if (regulariser->capped) return OTA_NEEDS_NEWTON | OTA_NEEDS_FLOW;
-    return regulariser->thresholded ? OTA_NEEDS_NEWTON | OTA_NEEDS_INTERIOR : OTA_NEEDS_NEWTON;
+    return regulariser->thresholded ? OTA_NEEDS_NEWTON | OTA_NEEDS_INTERIOR | OTA_NEEDS_LISTS
+                                    : OTA_NEEDS_NEWTON;
 }
 
 static ota_status solve(ota_head *head) {

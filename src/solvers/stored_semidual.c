@@ -22,25 +22,42 @@ static pass pass_of(ota_coupled *state, double t) {
 
 /* ---- validation -------------------------------------------------------------------------------- */
 
+/* Marks the keys that row i may use; how many of those that are not closed it may use, and how many not. */
+#define LOOK(NAME, TYPE)                                                                           \
+    static void NAME(ota_coupled *state, int64_t i, const double *closed, double *usable,          \
+                     double *forbidden) {                                                          \
+        const TYPE *row = (const TYPE *)state->pass.scores + i * state->pass.stride;               \
+        double *used = state->pass.column_lse, open = 0.0, shut = 0.0;                             \
+        for (int64_t j = 0; j < state->pass.columns; j++) {                                        \
+            const double may = row[j] > (TYPE)-INFINITY ? 1.0 : 0.0, asks = 1.0 - closed[j];       \
+            used[j] = may > used[j] ? may : used[j];                                               \
+            open += may * asks;                                                                    \
+            shut += (1.0 - may) * asks;                                                            \
+        }                                                                                          \
+        *usable = open;                                                                            \
+        *forbidden = shut;                                                                         \
+    }
+LOOK(look_narrow, float)
+LOOK(look_wide, double)
+
 static int64_t infeasible_row(ota_coupled *state) {
     const ota_head *head = state->head;
     int64_t shut = -1;
+    double *closed = state->pass.previous;
+    for (int64_t j = 0; j < state->pass.columns; j++)
+        closed[j] = ota_coupled_closes(head, j) ? 1.0 : 0.0;
     memset(state->pass.column_lse, 0,
            (size_t)state->pass.padded_columns * sizeof *state->pass.column_lse);
     ota_watch watch = ota_watch_of(head->settings);
     for (int64_t i = 0; i < state->pass.rows && !ota_watch_ends(&watch, state->pass.columns); i++) {
         if (!(head->mu[i] > 0.0)) continue;
-        bool open = head->row.sink > -INFINITY;
-        for (int64_t j = 0; j < state->pass.columns; j++) {
-            const bool closed = ota_coupled_closes(head, j);
-            if (ota_score(&state->pass, i, j) > -INFINITY) {
-                state->pass.column_lse[j] = 1.0;
-                if (!closed) open = true;
-            } else if (!closed) {
-                state->masked = true;
-            }
-        }
-        if (!open && shut < 0) shut = i;
+        double usable = 0.0, forbidden = 0.0;
+        if (state->pass.narrow)
+            look_narrow(state, i, closed, &usable, &forbidden);
+        else
+            look_wide(state, i, closed, &usable, &forbidden);
+        if (forbidden > 0.0) state->masked = true;
+        if (!(usable > 0.0) && !(head->row.sink > -INFINITY) && shut < 0) shut = i;
     }
     return shut;
 }

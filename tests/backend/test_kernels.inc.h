@@ -762,7 +762,7 @@ static void NAME(test_keep)(void **state) {
             T *same = NAME(room)(&all, count + OTA_COMPACT_ROOM);
             int32_t *where = guarded(&all, count + OTA_COMPACT_ROOM, sizeof *where);
             T *v = NAME(normals)(&all, &from, count * width, 1), *out = NAME(room)(&all, width);
-            int64_t got = kernels->compact(s, count, floor, kept, where);
+            int64_t got = kernels->compact(s, NULL, count, floor, kept, where);
             for (int64_t j = 0; j < count; j++) {
                 if (!(s[j] > floor)) continue;
                 assert_true(expected < got && kept[expected] == s[j] && where[expected] == j);
@@ -800,8 +800,18 @@ static void NAME(test_keep)(void **state) {
                      LEVELS[level]->name, (long)width);
             }
             if (count > 0) memcpy(same, s, (size_t)count * sizeof *s);
-            assert_int_equal(kernels->compact(same, count, floor, same, where), got);
+            assert_int_equal(kernels->compact(same, NULL, count, floor, same, where), got);
             assert_true(NAME(same)(same, kept, got));
+            /* With a bias, which stays out of what is kept. */
+            T *h = NAME(normals)(&all, &from, count, 1);
+            int64_t above = 0;
+            const int64_t biased = kernels->compact(s, h, count, floor, kept, where);
+            for (int64_t j = 0; j < count; j++) {
+                if (!((T)(s[j] + h[j]) > floor)) continue;
+                assert_true(above < biased && where[above] == (int32_t)j && kept[above] == s[j]);
+                above++;
+            }
+            assert_int_equal(biased, above);
             release(&all);
         }
     }

@@ -101,7 +101,7 @@ static void NAME(test_lists)(void **state) {
             double wide[MOST + OTA_COMPACT_ROOM];
             const ota_row_room room = {kept, where, wide};
             const int64_t got =
-                NAME(ota_row_entmax)(&r.parameters, x.s, r.count, r.mu, &room, &x.found);
+                NAME(ota_row_entmax)(&r.parameters, x.s, NULL, r.count, r.mu, &room, &x.found);
             memset(x.p, 0, sizeof x.p);
             for (int64_t i = 0; i < got; i++) {
                 assert_true(kept[i] > 0 && (i == 0 || where[i] > where[i - 1]));
@@ -112,7 +112,7 @@ static void NAME(test_lists)(void **state) {
             spec_check("DER-26", fabs(NAME(summed)(x.p, r.count) - x.found.mass),
                        4.0 * UNIT * r.mu);
             assert_int_equal(
-                NAME(ota_row_entmax)(&r.parameters, x.s, r.count, 0.0, &room, &x.found), 0);
+                NAME(ota_row_entmax)(&r.parameters, x.s, NULL, r.count, 0.0, &room, &x.found), 0);
             assert_true(x.found.potential <= -INFINITY && !x.found.empty);
         }
     }
@@ -153,7 +153,7 @@ static void NAME(test_long_lists)(void **state) {
         }
         const ota_row_room room = {kept, where, wide};
         ota_row_found found;
-        const int64_t got = NAME(ota_row_entmax)(&parameters, s, count, mu, &room, &found);
+        const int64_t got = NAME(ota_row_entmax)(&parameters, s, NULL, count, mu, &room, &found);
         const long double rate = ((long double)order - 1) / parameters.tau;
         const long double p = 1 / ((long double)order - 1);
         /* Arguments x <= 0 and the threshold between -mu^(1/p) and 0. */

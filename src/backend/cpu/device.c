@@ -154,8 +154,12 @@ static ota_ladder ladder_of(const ota_cpu_device *device) {
 /* Are rows solved as lists of keys? */
 static bool keeps_lists(const ota_cpu_device *device) {
     const ota_resolved *r = device->resolved;
+    const ota_regulariser_row *rows = ota_regulariser_of(&r->problem);
+    const bool coupled = device->layout.kind == OTA_LAYOUT_COUPLED && rows->tsallis &&
+                         rows->thresholded && !rows->capped;
     /* Dropout walks whole rows. */
-    return device->layout.kind == OTA_LAYOUT_ENTMAX && ota_device_is_in_blocks(device) &&
+    return (coupled ||
+            (device->layout.kind == OTA_LAYOUT_ENTMAX && ota_device_is_in_blocks(device))) &&
            r->keys < INT32_MAX && !(r->problem.dropout > 0.0);
 }
 
@@ -185,7 +189,8 @@ static void take_worker(ota_cpu_device *device, ota_worker *w) {
     if (ota_device_is_fused(device) || device->strategy == OTA_STRATEGY_CACHE)
         ota_take_head_masks(a, r, real, &w->masks);
     if (keeps_lists(device)) {
-        const size_t room = (size_t)device->stride + OTA_COMPACT_ROOM;
+        const size_t room =
+            (size_t)ota_int_max(device->stride, device->dense_stride) + OTA_COMPACT_ROOM;
         w->keys.kept = ota_arena_take(a, room, real);
         w->keys.where = ota_arena_take(a, room, sizeof(int32_t));
         w->keys.wide = ota_arena_take(a, room, sizeof(double));
@@ -400,6 +405,8 @@ static void take_strategy(ota_cpu_device *device, const struct strategy_row *row
     choose_sizes(device);
 }
 
+_Static_assert((int)OTA_LIST_ROOM >= (int)OTA_COMPACT_ROOM, "what a list may write");
+
 ota_host_algebra ota_cpu_algebra(const ota_kernels *kernels) {
     const ota_kernels_f64_table *f64 = kernels->f64;
     const ota_kernels_f32_table *f32 = kernels->f32;
@@ -411,6 +418,11 @@ ota_host_algebra ota_cpu_algebra(const ota_kernels *kernels) {
                               .columns_top = f64->columns_top,
                               .columns_sum = f64->columns_sum,
                               .row_solve = ota_row_solve_f64,
+                              .top_f32 = f32->maximum,
+                              .top_f64 = f64->maximum,
+                              .list_f32 = f32->compact,
+                              .list_f64 = f64->compact,
+                              .slope_weights = f64->slope_weights,
                               .row_weights = ota_row_weights_f64,
                               .row_online = ota_row_online_f64,
                               .read_rows = ota_pack_rows_f64,

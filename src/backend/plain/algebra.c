@@ -28,6 +28,32 @@ static void apply(const double *p, const double *v, const ota_product *is, doubl
     }
 }
 
+/* ---- lists of keys -------------------------------------------------------------------------------- */
+
+static double top(const double *s, const double *h, int64_t count) {
+    double most = -INFINITY;
+    for (int64_t j = 0; j < count; j++) {
+        const double x = s[j] + (h == NULL ? 0.0 : h[j]);
+        if (x > most || isnan(x)) most = x;
+    }
+    return most;
+}
+
+static int64_t list(const double *s, const double *h, int64_t count, double floor, double *kept,
+                    int32_t *where) {
+    int64_t found = 0;
+    for (int64_t j = 0; j < count; j++) {
+        if (!(s[j] + (h == NULL ? 0.0 : h[j]) > floor)) continue;
+        kept[found] = s[j];
+        where[found++] = (int32_t)j;
+    }
+    return found;
+}
+
+static void slope_weights(const double *p, int64_t count, double power, double *w) {
+    for (int64_t j = 0; j < count; j++) w[j] = p[j] > 0.0 ? pow(p[j], power) : 0.0;
+}
+
 /* ---- exponentials --------------------------------------------------------------------------------- */
 
 static double exponentials(const double *s, const double *h, int64_t count, double shift, double c,
@@ -219,6 +245,9 @@ const ota_host_algebra ota_plain_algebra = {.sum = sum,
                                             .columns_top = columns_top,
                                             .columns_sum = columns_sum,
                                             .row_solve = ota_plain_row_solve,
+                                            .top_f64 = top,
+                                            .list_f64 = list,
+                                            .slope_weights = slope_weights,
                                             .row_weights = ota_plain_row_weights,
                                             .row_online = ota_plain_row_online,
                                             .row_scores = ota_plain_row_scores,

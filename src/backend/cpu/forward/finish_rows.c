@@ -48,6 +48,38 @@ void put_row(const cpu_run *w, int64_t batch, int64_t head, int64_t query,
     ota_put(&a->sink, batch, head, query, found->sink);
 }
 
+void list_row(const row_block *b, const ota_row_parameters *parameters, const listed_row *row,
+              ota_row_found *found) {
+    const cpu_run *w = b->w;
+    const ota_cpu_device *device = w->device;
+    const ota_packed_kv *packed = b->packed;
+    const ota_row_room *room = &b->worker->keys;
+    const real *kept = room->kept;
+    const int64_t width = device->values_width, begin = row->begin;
+    const int64_t keys = ota_int_max(row->end - begin, 0);
+    const int64_t count =
+        row_entmax(parameters, row->s + begin, row->h == NULL ? NULL : row->h + begin, keys,
+                   row->mu, room, found);
+    const bool wants_out = ota_array_present(&w->arrays->out) && width > 0;
+    const bool in_place = ota_device_is_in_place(device);
+    const real *values = in_place ? NULL : (const real *)packed->values + begin * width;
+    int64_t ld = width;
+    if (in_place && wants_out && readable(&w->arrays->values))
+        values = strip_of(&w->arrays->values, b->batch, key_head_of(b), begin, 1, NULL, &ld);
+    found->applied = 2 * count <= device->key_count && (values != NULL || !wants_out);
+    if (found->applied && wants_out) {
+        KERNELS(device)->spmv(kept, room->where, count, values, ld, width, row->out);
+        if (in_place) found->applied = all_finite(row->out, width);
+    }
+    const bool is_read =
+        w->run->wants_statistics || packed->nonfinite_count > 0 ||
+        (device->layout.kind == OTA_LAYOUT_COUPLED && device->resolved->adds_pairs);
+    if (found->applied && !is_read) return;
+    const real rest = found->nonfinite ? (real)NAN : (real)0;
+    for (int64_t j = 0; j < device->key_count; j++) row->weights[j] = rest;
+    for (int64_t i = 0; i < count; i++) row->weights[begin + room->where[i]] = kept[i];
+}
+
 /* out[rows][values_width] += p[rows][stride] V */
 static void apply_weights(const row_block *b, const real *p, int64_t stride, int64_t rows,
                           real *out) {

@@ -9,35 +9,6 @@
 
 /* ---- rows alone ------------------------------------------------------------------------------- */
 
-/* An entmax row as a list of keys; its output is formed from the list unless most keys are on it. `row`, the
- * scores, becomes the weights where someone reads them. */
-static void list_row(const row_block *b, const ota_row_parameters *parameters, int64_t begin,
-                     int64_t end, double mu, real *row, real *out, ota_row_found *found) {
-    const cpu_run *w = b->w;
-    const ota_cpu_device *device = w->device;
-    const ota_packed_kv *packed = b->packed;
-    const ota_row_room *room = &b->worker->keys;
-    const real *kept = room->kept;
-    const int64_t width = device->values_width;
-    end = ota_int_max(begin, end);
-    const int64_t count = row_entmax(parameters, row + begin, end - begin, mu, room, found);
-    const bool wants_out = ota_array_present(&w->arrays->out) && width > 0;
-    const bool in_place = ota_device_is_in_place(device);
-    const real *values = in_place ? NULL : (const real *)packed->values + begin * width;
-    int64_t ld = width;
-    if (in_place && wants_out && readable(&w->arrays->values))
-        values = strip_of(&w->arrays->values, b->batch, key_head_of(b), begin, 1, NULL, &ld);
-    found->applied = 2 * count <= device->key_count && (values != NULL || !wants_out);
-    if (found->applied && wants_out) {
-        KERNELS(device)->spmv(kept, room->where, count, values, ld, width, out);
-        if (in_place) found->applied = all_finite(out, width);
-    }
-    if (found->applied && !w->run->wants_statistics && packed->nonfinite_count == 0) return;
-    const real rest = found->nonfinite ? (real)NAN : (real)0;
-    for (int64_t j = 0; j < device->key_count; j++) row[j] = rest;
-    for (int64_t i = 0; i < count; i++) row[begin + room->where[i]] = kept[i];
-}
-
 static void solve_block(const row_block *b, bool with_out, ota_head_status *status,
                         double *receiver) {
     const ota_cpu_device *device = b->w->device;
@@ -54,8 +25,14 @@ static void solve_block(const row_block *b, bool with_out, ota_head_status *stat
         if (worker->keys.where != NULL) {
             int64_t begin, end;
             ota_row_range(r, b->batch, b->first + k, device->key_count, &begin, &end);
-            list_row(b, &parameters, begin, end, mu[k], row,
-                     (real *)worker->out + k * device->values_width, &found[k]);
+            list_row(b, &parameters,
+                     &(listed_row){.s = row,
+                                   .begin = begin,
+                                   .end = end,
+                                   .mu = mu[k],
+                                   .weights = row,
+                                   .out = (real *)worker->out + k * device->values_width},
+                     &found[k]);
         } else {
             parameters.line = b->first + k;
             row_solve(&parameters, row, NULL, device->key_count, mu[k], row, &found[k]);

@@ -23,6 +23,7 @@ typedef struct chunk_job {
     double t, omega;
     ota_row_parameters parameters;
     bool as_they_are; /* weights from f and g as they lie in the head */
+    bool lists;       /* rows as lists of keys; spends chunk.top and chunk.relaxed */
 } chunk_job;
 
 static void round_potential(ota_passes *state) {
@@ -158,6 +159,20 @@ static double row_entries(const chunk_job *job, int64_t chunk, int64_t i, double
     parameters.line = i;
     real *p = (real *)state->chunk.scratch + chunk * state->padded_columns;
     const real *s = (const real *)state->scores + i * state->stride;
+    if (job->lists) {
+        const int64_t at = chunk * state->padded_columns;
+        const ota_row_room room = {.kept = p,
+                                   .where = (int32_t *)((real *)state->chunk.top + at),
+                                   .wide = state->chunk.relaxed + at};
+        const int64_t count =
+            row_entmax(&parameters, s, state->potential, state->columns, head->mu[i], &room, found);
+        double sum = found->nonfinite ? NAN : 0.0;
+        for (int64_t k = 0; k < count; k++) {
+            column[room.where[k]] += (double)p[k];
+            sum += (double)p[k];
+        }
+        return sum;
+    }
     if (job->as_they_are) {
         row_weights(&parameters, s, state->potential, state->columns, head->f[i], p, found);
     } else {
@@ -248,11 +263,15 @@ void WORD(ota_cpu_row_pass)(ota_passes *state, double t, double omega) {
 void WORD(ota_cpu_final_pass)(ota_passes *state) {
     ota_head *head = state->head;
     round_potential(state);
+    const ota_regulariser_row *rows = head->row.regulariser;
+    const bool as_they_are = head->found.update == OTA_FINAL_POTENTIALS;
     chunk_job job = {.state = state,
                      .t = head->tau,
                      .omega = 1.0,
                      .parameters = parameters_of(head, head->tau),
-                     .as_they_are = head->found.update == OTA_FINAL_POTENTIALS};
+                     .as_they_are = as_they_are,
+                     .lists = rows->tsallis && rows->thresholded && !rows->capped && !as_they_are &&
+                              state->columns < INT32_MAX};
     ota_each_chunk(state, rows_chunk, &job);
     ota_add_chunks(state, state->chunk.sums, state->column);
 }

@@ -63,6 +63,7 @@ static inline ota_head_status *begin_chunk(const ota_head_place *place, int64_t 
 #define pair_counts WORD(ota_pair_counts)
 #define apply_rows WORD(ota_apply_rows)
 #define coupling_in_place WORD(ota_coupling_in_place)
+#define list_row WORD(ota_list_row)
 #define put_row WORD(ota_put_row)
 #define finish_rows WORD(ota_finish_rows)
 #define row_parameters WORD(ota_row_parameters)
@@ -93,6 +94,16 @@ void apply_rows(const row_block *b, int64_t low, int64_t high, const real *p, in
 /* The caller's coupling from row `first` on where weights can be made as it lies; else NULL. Without outputs, which
  * spend the weights that they are made of. */
 real *coupling_in_place(const cpu_run *w, int64_t batch, int64_t head, int64_t first);
+/* An entmax row as a list of keys, at column potentials h (NULL: 0); its output is formed from the list unless most keys
+ * are on it, and the whole row of weights, which may lie where the scores do, where someone reads it. */
+typedef struct listed_row {
+    const real *s, *h;
+    int64_t begin, end; /* keys that may have weight */
+    double mu;
+    real *weights, *out;
+} listed_row;
+void list_row(const row_block *b, const ota_row_parameters *parameters, const listed_row *row,
+              ota_row_found *found);
 void put_row(const cpu_run *w, int64_t batch, int64_t head, int64_t query,
              const ota_row_found *found);
 /* Everything the caller wants from finished weights p[rows][stride], which are the function's to spend. `with_out` is

@@ -78,6 +78,25 @@ static bool weigh(ota_head_place *place) {
     return finite;
 }
 
+/* The weights of one dense row at the potentials of the columns. */
+static void solve_whole_row(const ota_head_place *place, const ota_row_parameters *parameters,
+                            int64_t i, real *to, ota_row_found *found) {
+    const ota_cpu_device *device = place->run.device;
+    const int64_t m = device->dense_columns;
+    const real *row = (const real *)place->workspace->scores + i * device->dense_stride;
+    const real *bias = device->layout.kind == OTA_LAYOUT_COUPLED ? place->workspace->bias : NULL;
+    /* The transposed problem is turned over by the thread of its place. */
+    const ota_row_room *room = &device->workers[place->index].keys;
+    if (room->where == NULL || !device->transposed) {
+        row_solve(parameters, row, bias, m, place->head->mu[i], to, found);
+        return;
+    }
+    const int64_t count = row_entmax(parameters, row, bias, m, place->head->mu[i], room, found);
+    const real *kept = room->kept;
+    for (int64_t j = 0; j < m; j++) to[j] = found->nonfinite ? (real)NAN : (real)0;
+    for (int64_t k = 0; k < count; k++) to[room->where[k]] = kept[k];
+}
+
 /* The weights of dense rows [first, last) from what the solver left, into `to`. */
 static void weights_of(const ota_head_place *place, const ota_row_parameters *parameters, int64_t i,
                        real *to, ota_row_found *found) {
@@ -102,14 +121,14 @@ static void weights_of(const ota_head_place *place, const ota_row_parameters *pa
         found->empty = !(found->mass > 0.0) && d->mu[i] <= 0.0;
         return;
     }
-    const real *row = (const real *)place->workspace->scores + i * device->dense_stride;
-    const real *bias = device->layout.kind == OTA_LAYOUT_COUPLED ? place->workspace->bias : NULL;
     if (d->found.update == OTA_FINAL_POTENTIALS) {
+        const real *row = (const real *)place->workspace->scores + i * device->dense_stride;
+        const real *bias =
+            device->layout.kind == OTA_LAYOUT_COUPLED ? place->workspace->bias : NULL;
         row_weights(parameters, row, bias, m, d->f[i], to, found);
         return;
     }
-    double mu = d->mu[i];
-    row_solve(parameters, row, bias, m, mu, to, found);
+    solve_whole_row(place, parameters, i, to, found);
 }
 
 /* Transposed problem: weights of every dense row (key), then P = P'^T. */
@@ -184,6 +203,7 @@ static void emit_task(void *context, int64_t chunk, int worker_index) {
         double mu[OTA_BLOCK_ROWS];
         real *p = worker->scores;
         int64_t stride = device->stride;
+        const row_block rows_at = block_at(place, worker, at, rows);
         const bool matched = emit_matched(place, worker->out, at, rows, found);
         for (int64_t k = 0; k < rows; k++) {
             if (matched) {
@@ -208,9 +228,19 @@ static void emit_task(void *context, int64_t chunk, int worker_index) {
             }
             mu[k] = place->head->mu[at + k];
             parameters.line = at + k;
+            if (worker->keys.where != NULL && place->head->found.update == OTA_FINAL_ROWS) {
+                const listed_row row = {.s = (const real *)place->workspace->scores +
+                                             (at + k) * device->dense_stride,
+                                        .h = place->workspace->bias,
+                                        .end = device->dense_columns,
+                                        .mu = mu[k],
+                                        .weights = p + k * stride,
+                                        .out = (real *)worker->out + k * device->values_width};
+                list_row(&rows_at, &parameters, &row, &found[k]);
+                continue;
+            }
             weights_of(place, &parameters, at + k, p + k * stride, &found[k]);
         }
-        const row_block rows_at = block_at(place, worker, at, rows);
         finish_rows(&rows_at, p, stride, found, mu, true, status, receiver);
     }
 }

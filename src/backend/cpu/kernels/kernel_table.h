@@ -204,9 +204,10 @@ typedef struct OF_TYPE(table) {
     ota_capped_sums (*capped_powers)(const OF_TYPE(capped) *row);
     /* the level is `shift`; of caps, s and h alone */
     ota_level_sums (*capped_level)(const OF_TYPE(capped) *row);
-    /* the scores above `floor` in their order: kept[i] = s[where[i]]; returns how many. Both have
-       room for count + OTA_COMPACT_ROOM elements; kept may be s. */
-    int64_t (*compact)(const real *s, int64_t count, real floor, real *kept, int32_t *where);
+    /* the scores with s_j + h_j above `floor` in their order: kept[i] = s[where[i]]; returns how many. Both have
+       room for count + OTA_COMPACT_ROOM elements; kept may be s, h may be NULL. */
+    int64_t (*compact)(const real *s, const real *h, int64_t count, real floor, real *kept,
+                       int32_t *where);
     /* out[w] = sum_i p_i v[where_i ldv + w], the sparse twin of `apply` */
     void (*spmv)(const real *p, const int32_t *where, int64_t count, const real *v, int64_t ldv,
                  int64_t values_width, real *out);

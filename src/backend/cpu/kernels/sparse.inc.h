@@ -2,20 +2,21 @@
  * level.c.
  *
  *     dots         s[j] = sum_w q[w] k[j][w]
- *     compact       kept[i] = s[where[i]], where = {j : s_j > floor} in order
+ *     compact       kept[i] = s[where[i]], where = {j : s_j + h_j > floor} in order
  *     spmv   out[w] = sum_i p[i] v[where[i]][w]              [values_width]
  *
  * Sums run as in `apply`: RUN terms in a chain, GROUP_RUNS runs in a block, blocks one after another. */
 
 enum { GROUP_RUNS = 16 };
 
-static int64_t compact(const real *s, int64_t count, real floor, real *kept, int32_t *where) {
+static int64_t compact(const real *s, const real *h, int64_t count, real floor, real *kept,
+                       int32_t *where) {
     const vec below = vec_set(floor);
     int64_t found = 0;
     for (int64_t j = 0; j < count; j += LANES) {
         const int64_t lanes = ota_int_min(LANES, count - j);
         const vec x = load_lanes(s + j, lanes);
-        vmask above = mask_above(x, below);
+        vmask above = mask_above(h ? vec_add(x, load_lanes(h + j, lanes)) : x, below);
         if (lanes < LANES) above = mask_and(above, mask_range(0, lanes));
         const int64_t here = mask_count(above);
         if (here == 0) continue;

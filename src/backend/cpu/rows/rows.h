@@ -38,10 +38,12 @@ typedef struct ota_row_room {
 
 /* Entmax as a list: weight kept[i] at key where[i] of [0, count), all others 0; returns how many (0 for an
  * empty, nonfinite or massless row). count < 2^31. */
-int64_t ota_row_entmax_f32(const ota_row_parameters *parameters, const float *s, int64_t count,
-                           double mu, const ota_row_room *room, ota_row_found *found);
-int64_t ota_row_entmax_f64(const ota_row_parameters *parameters, const double *s, int64_t count,
-                           double mu, const ota_row_room *room, ota_row_found *found);
+int64_t ota_row_entmax_f32(const ota_row_parameters *parameters, const float *s, const float *h,
+                           int64_t count, double mu, const ota_row_room *room,
+                           ota_row_found *found);
+int64_t ota_row_entmax_f64(const ota_row_parameters *parameters, const double *s, const double *h,
+                           int64_t count, double mu, const ota_row_room *room,
+                           ota_row_found *found);
 /* Weights from both potentials as they are (no row update). */
 void ota_row_weights_f32(const ota_row_parameters *parameters, const float *s, const float *h,
                          int64_t count, double f, float *p, ota_row_found *found);

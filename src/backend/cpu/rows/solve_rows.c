@@ -176,14 +176,24 @@ static int64_t approach(const ota_row_parameters *parameters, const real *s, int
     return above;
 }
 
+/* The keys of s + h above the floor, and s + h there. */
+static int64_t take_keys(const ota_row_parameters *parameters, const real *s, const real *h,
+                         int64_t count, real floor, const ota_row_room *room) {
+    real *kept = room->kept;
+    const int64_t left = KERNELS(parameters)->compact(s, h, count, floor, kept, room->where);
+    for (int64_t i = 0; h != NULL && i < left; i++) kept[i] += h[room->where[i]];
+    return left;
+}
+
 /* Every key whose weight may be positive has x = (s - top) k above low = -mu^(1/p), since the largest x is 0
  * and alone would carry mu there; the floor stands below that by more than its rounding. What `compact` takes is
  * turned into f64 x, on which Newton runs; whatever falls below its bracket is dropped on the way. Where it takes
  * much, it takes again above a better bound. */
-int64_t WORD(ota_row_entmax)(const ota_row_parameters *parameters, const real *s, int64_t count,
-                             double mu, const ota_row_room *room, ota_row_found *found) {
+int64_t WORD(ota_row_entmax)(const ota_row_parameters *parameters, const real *s, const real *h,
+                             int64_t count, double mu, const ota_row_room *room,
+                             ota_row_found *found) {
     enum { MANY = 64, SHARE = 4 };
-    const double keys_top = (double)KERNELS(parameters)->maximum(s, NULL, count);
+    const double keys_top = (double)KERNELS(parameters)->maximum(s, h, count);
     const double top = isnan(keys_top) || keys_top > parameters->sink ? keys_top : parameters->sink;
     if (is_trivial_row(top, 0, mu, NULL, found) || !(mu > 0.0)) return 0;
     const double power = 1.0 / (parameters->order - 1.0);
@@ -197,7 +207,7 @@ int64_t WORD(ota_row_entmax)(const ota_row_parameters *parameters, const real *s
     const double floor = fmax(top + search.low / k - slack, -(double)REAL_MAX);
     real *kept = room->kept;
     double *wide = room->wide;
-    int64_t left = KERNELS(parameters)->compact(s, count, (real)floor, kept, room->where);
+    int64_t left = take_keys(parameters, s, h, count, (real)floor, room);
     /* What overflows bounds nothing or too little; powers of a small target might be rounded up to something. */
     if (power >= 1.0 && mu > 1.0e-15 && left > MANY && left > count / SHARE) {
         /* Up to 4 the next power of two is cheaper, being a product, and near enough. */
@@ -205,7 +215,7 @@ int64_t WORD(ota_row_entmax)(const ota_row_parameters *parameters, const real *s
         const int64_t above = approach(parameters, kept, left, top, k, even, &search);
         const double higher = top + search.low / k - slack;
         if (above < left - left / SHARE && higher > floor)
-            left = KERNELS(parameters)->compact(s, count, (real)higher, kept, room->where);
+            left = take_keys(parameters, s, h, count, (real)higher, room);
         if (even > power && left > MANY)
             (void)approach(parameters, kept, left, top, k, power, &search);
     }
