@@ -15,6 +15,9 @@ target_link_libraries(otattn_model PUBLIC ${core_library}
     PRIVATE $<BUILD_INTERFACE:PkgConfig::JANSSON> $<INSTALL_INTERFACE:jansson>)
 
 otattn_tables(model_levels ops_ "${OTATTN_MODEL_KERNEL_SOURCES}" "" ${OTATTN_LEVELS})
+foreach(library IN LISTS model_levels)
+    target_link_libraries(${library} PRIVATE PkgConfig::JANSSON)
+endforeach()
 list(TRANSFORM model_levels REPLACE ".+" "$<TARGET_OBJECTS:\\0>")
 target_sources(otattn_model PRIVATE ${model_levels})
 

@@ -9,6 +9,9 @@ set(OTATTN_LINUX_SOURCES
     src/base/system_linux.c
     src/base/system_posix.c)
 
+set(OTATTN_WASM_SOURCES
+    src/base/system_wasm.c)
+
 set(OTATTN_WINDOWS_SOURCES
     src/base/system_windows.c)
 

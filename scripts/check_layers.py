@@ -7,8 +7,8 @@ blocks know no backend
 batches: a wing, an option of the build: base, problem, validation, src/backend/*.h and the searches of
     solvers/matching; nothing of src/ sees it, and each of its calls has a public header of its own
 judge: base, problem, validation and otattn.h only, so that it can disagree
-analysis, models, statements, program, engines, examples, python: public headers, their own folder, and
-    analysis and models src/base, program statements, program, statements and python src/base/system.h,
+analysis, models, statements, program, engines, examples, python, web: public headers, their own folder, and
+    analysis and models src/base, program statements, program, statements, python and web src/base/system.h,
     program and statements src/base/integers.h, program src/base/fault.h, src/base/half.h and
     src/problem/fields.h
 tests, fuzz, bench: anything
@@ -78,6 +78,7 @@ OUTSIDE = {
     "engines": (),
     "examples": (),
     "python": ("src/base/system.h",),
+    "web": ("src/base/system.h",),
 }
 FREE = {"tests", "fuzz", "bench", "include"}
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.MULTILINE)

@@ -24,6 +24,8 @@ packages_python=(python3 python3-dev python3-venv)
 # shellcheck disable=SC2034 # used by ./dev and the scripts beside this file
 packages_test=(libcmocka-dev clang binutils git strace locales)
 # shellcheck disable=SC2034
+packages_playground=(cmake make pkg-config)
+# shellcheck disable=SC2034
 packages_neon=(gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user cmake make)
 # shellcheck disable=SC2034
 declare -A packages_ranks=([openmpi]="openmpi-bin libopenmpi-dev" [mpich]="mpich libmpich-dev")

@@ -3,6 +3,7 @@
  *
  *     system_posix.c     Linux, macOS, BSD, with system_linux.c or system_bsd.c for what POSIX does not say
  *     system_windows.c   Windows, from version 10 on
+ *     system_wasm.c      WebAssembly
  *
  * Calls that can fail for a cause leave it in errno, on every system. Paths are UTF-8. The program sees this header too. */
 #ifndef OTA_SYSTEM_H
@@ -115,6 +116,11 @@ int64_t ota_descriptor_read(int descriptor, void *buffer, size_t size, int64_t o
 /* The file's first `size` bytes, at least one, as memory that may not be written; NULL where they cannot be mapped. */
 const void *ota_descriptor_map(int descriptor, size_t size);
 void ota_unmap(const void *memory, size_t size);
+
+#if defined(__wasm__)
+/* From now on `path` is a file of these bytes, both of which stay in their place; false where there are too many. */
+bool ota_system_hand_file(const char *path, const void *bytes, size_t size);
+#endif
 
 /* ---- libraries at run time ------------------------------------------------------------------ */
 

@@ -6,6 +6,7 @@
  *     OTA_PAIRS         operands of the products are pairs of bf16, with OTA_REAL_BITS 32: the table has the fused kernel,
  *                       its derivative and late interaction only
  *     OTA_TILES         products of pairs run on tiles
+ *     OTA_NO_BATCHES    a build without src/batches/, whose kernels are left out
  *
  * exp2.inc.h has 2^t and the reading of scores, power.inc.h x^p, masked.inc.h masks in a tile, attend.inc.h the fused
  * kernel and products.inc.h the products, gradient.inc.h its derivative, passes.inc.h the passes over rows and matrices
@@ -56,14 +57,18 @@ const ota_kernels_bf16 OTA_TABLE = {
 #include "lanes.inc.h"
 #include "costs.inc.h"
 #if OTA_REAL_BITS == 64
-#include "bounded.inc.h"
 #include "match.inc.h"
+#endif
+#ifndef OTA_NO_BATCHES
+#if OTA_REAL_BITS == 64
+#include "bounded.inc.h"
 #else
 #include "maxsim.inc.h"
 #endif
 #include "normalize.inc.h"
 #include "normalize_reverse.inc.h"
 #include "route.inc.h"
+#endif
 
 const kernel_table OTA_TABLE = {
     .attend = attend,
@@ -111,6 +116,9 @@ const kernel_table OTA_TABLE = {
     .costs = &costs,
 #if OTA_REAL_BITS == 64
     .match = &match_passes,
+#endif
+#ifndef OTA_NO_BATCHES
+#if OTA_REAL_BITS == 64
     .bounded = &bounded_passes,
 #else
     .maxsim = maxsim_pass,
@@ -118,5 +126,6 @@ const kernel_table OTA_TABLE = {
 #endif
     .normalizers = &normalizers,
     .route = &route_passes,
+#endif
 };
 #endif

@@ -1,0 +1,1 @@
+# CMake asks for a file of the system; there is nothing to say about WASI.
