@@ -242,6 +242,7 @@ static bool has_place(const binder *b, const ota_tensor_row *row, int64_t layer)
     const bool low_rank = b->model->config.sizes[OTA_SIZE_QUERY_RANK] > 0;
     return ((row->flags & OTA_OF_PRE_NORM) == 0 || !form->post_norm) &&
            ((row->flags & OTA_SECOND_NORM) == 0 || form->norms == 2) &&
+           ((row->flags & OTA_ONE_NORM) == 0 || form->norms == 1) &&
            ((row->flags & OTA_OF_GATED) == 0 || b->model->config.matrices.gated) &&
            ((row->flags & OTA_OF_MIXTURE) == 0 || is_mixture) &&
            ((row->flags & OTA_OF_DENSE) == 0 || !is_mixture) &&

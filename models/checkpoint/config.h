@@ -282,7 +282,8 @@ enum {
     OTA_OF_DENSE = 1 << 15,      /* of all others */
     OTA_OF_QUERY_RANK = 1 << 16, /* where queries are made from fewer numbers */
     OTA_OF_FULL_QUERY = 1 << 17, /* where they are not */
-    OTA_OF_NARROW = 1 << 18      /* of embeddings that are not as wide as the rest */
+    OTA_OF_NARROW = 1 << 18,     /* of embeddings that are not as wide as the rest */
+    OTA_ONE_NORM = 1 << 19       /* there in blocks of one norm alone */
 };
 
 /* Tensors that are there together: all of them in all layers, or none. */

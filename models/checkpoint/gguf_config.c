@@ -103,15 +103,30 @@ static ota_status read_key(const pair_reader *r, const ota_config_key *key, ota_
     }
 }
 
+static const ota_tensor *find_tensor(const ota_gguf *gguf, const char *name) {
+    for (int64_t k = -1; k < gguf->rest_count; k++) {
+        const ota_tensors *table = k < 0 ? gguf->shard.table : gguf->rest[k].table;
+        for (size_t i = 0; i < table->count; i++)
+            if (strcmp(table->tensors[i].name, name) == 0) return &table->tensors[i];
+    }
+    return NULL;
+}
+
+/* What tensors say, and no key. */
+static void read_tensors(const pair_reader *r, ota_config *config) {
+    const bool two = find_tensor(r->gguf, "blk.0.attn_norm_2.weight") != NULL;
+    const ota_tensor *types = find_tensor(r->gguf, "token_types.weight");
+    if (types != NULL && types->rank == 2 && types->shape[0] >= 1 && types->shape[0] <= 1024)
+        config->sizes[OTA_SIZE_TYPES] = types->shape[0];
+    if (config->form.norms == 0) config->form.norms = two ? 2 : 1;
+    if (!ota_architecture_has(r->architecture, OTA_ARCH_PROJECTION)) return;
+    config->matrices.gated = find_tensor(r->gguf, "enc.blk.0.ffn_gate.weight") != NULL;
+    if (config->matrices.gated) config->activation = OTA_GELU_TANH;
+}
+
 /* The number of words is that of the embedding's rows. */
 static ota_status count_words(const ota_gguf *gguf, ota_config *config, ota_error *error) {
-    const ota_tensor *embedding = NULL;
-    for (int64_t k = -1; k < gguf->rest_count && embedding == NULL; k++) {
-        const ota_tensors *table = k < 0 ? gguf->shard.table : gguf->rest[k].table;
-        for (size_t i = 0; i < table->count && embedding == NULL; i++)
-            if (strcmp(table->tensors[i].name, "token_embd.weight") == 0)
-                embedding = &table->tensors[i];
-    }
+    const ota_tensor *embedding = find_tensor(gguf, "token_embd.weight");
     if (embedding != NULL && embedding->rank == 2 && embedding->shape[0] >= 1 &&
         embedding->shape[0] <= 1 << 20) {
         config->sizes[OTA_SIZE_VOCABULARY] = embedding->shape[0];
@@ -276,6 +291,7 @@ ota_status ota_gguf_config(const ota_gguf *gguf, const ota_architecture **archit
         status = read_key(&r, key, config);
     if (status != OTA_OK) return status;
     config->activation = config->head_activation = row->activation;
+    read_tensors(&r, config);
     config->rope.interleaved = ota_architecture_has(row, OTA_ARCH_INTERLEAVED_GGUF);
     if (row->wide_layers != 0 && config->layers == row->wide_layers)
         config->query_scalar = config->sizes[OTA_SIZE_WIDTH] / config->heads;

@@ -51,6 +51,10 @@ extern const ota_architecture ota_gpt_family[], ota_bert_family[], ota_llama_fam
     { role##_BIAS, hub ".bias", NULL, OTA_SIZE_##rows, OTA_SIZE_NONE, flags, OTA_##group, NULL }
 #define HUB_GROUP(role, hub, rows, columns, flags, group)                                          \
     { role, hub, NULL, OTA_SIZE_##rows, OTA_SIZE_##columns, flags, OTA_GROUP_##group, NULL }
+#define GGUF_NORM(role, gguf, flags)                                                               \
+    {role, NULL, gguf ".weight", OTA_SIZE_WIDTH, OTA_SIZE_NONE, flags, OTA_ALONE, NULL}, {         \
+        role##_BIAS, NULL, gguf ".bias", OTA_SIZE_WIDTH, OTA_SIZE_NONE, flags, OTA_ALONE, NULL     \
+    }
 #define GGUF_PART(role, gguf, rows, columns)                                                       \
     { role, NULL, gguf, OTA_SIZE_##rows, OTA_SIZE_##columns, 0, OTA_ALONE, NULL }
 #define HUB_LINEAR(role, hub, rows, columns, group)                                                \

@@ -34,7 +34,16 @@ FAMILIES = {
     "qwen2_moe": ("qwen2moe", False),
     "qwen3_moe": ("qwen3moe", False),
     "gpt_oss": ("gpt-oss", False),
+    "falcon": ("falcon", False),
+    "falcon_groups": ("falcon", False),
+    "t5": ("t5encoder", False),
+    "t5_gated": ("t5encoder", False),
+    "roberta": ("bert", False),
+    "distilbert": ("bert", False),
+    "modernbert": ("modern-bert", False),
 }
+# Their heads have no names in the format.
+HEADLESS = ("t5", "t5_gated", "roberta", "distilbert", "modernbert")
 
 
 def pairs(matrix: np.ndarray, heads: int) -> np.ndarray:
@@ -42,9 +51,17 @@ def pairs(matrix: np.ndarray, heads: int) -> np.ndarray:
     return matrix.reshape(heads, 2, -1, *matrix.shape[1:]).swapaxes(1, 2).reshape(matrix.shape)
 
 
-def parted(matrix: np.ndarray, heads: int) -> np.ndarray:
-    """Rows of [heads][q, k, v] become q | k | v."""
-    return matrix.reshape(heads, 3, -1, *matrix.shape[1:]).swapaxes(0, 1).reshape(matrix.shape)
+def parted(matrix: np.ndarray, heads: int, groups: int) -> np.ndarray:
+    """Rows of [groups][its queries, k, v] become q | k | v."""
+    parts = matrix.reshape(groups, heads // groups + 2, -1, *matrix.shape[1:])
+    rows = (parts[:, :-2], parts[:, -2], parts[:, -1])
+    return np.concatenate([part.reshape(-1, *matrix.shape[1:]) for part in rows])
+
+
+def key_heads(name: str, config: Any) -> int:
+    if config.new_decoder_architecture:
+        return config.num_kv_heads
+    return 1 if config.multi_query else config.num_attention_heads
 
 
 def converted(name: str, tensor: str, data: np.ndarray, config: Any) -> np.ndarray:
@@ -56,7 +73,9 @@ def converted(name: str, tensor: str, data: np.ndarray, config: Any) -> np.ndarr
     if name.startswith("gemma") and tensor.endswith("norm.weight"):
         return data + np.float32(1)
     if ".query_key_value." in tensor:
-        return parted(data, heads)
+        return parted(data, heads, key_heads(name, config) if name.startswith("falcon") else heads)
+    if name == "roberta" and tensor.endswith("position_embeddings.weight"):
+        return data[config.pad_token_id + 1 :]
     return data[0] if tensor.endswith(".shared_expert_gate.weight") else data
 
 
@@ -88,6 +107,10 @@ def tensors_of(name: str, model: Any, folder: Path) -> dict[str, np.ndarray]:
                 found[f"blk.{layer}.ffn_down_exps.weight"] = np.ascontiguousarray(data.swapaxes(1, 2))
         else:
             inside = tensor.removeprefix("transformer.") if name == "bloom" else tensor
+            for prefix in ("roberta.", "distilbert.", "model." if name == "modernbert" else "roberta."):
+                inside = inside.removeprefix(prefix)
+            if name in HEADLESS and inside.startswith(("lm_head", "vocab_", "head.", "decoder.")):
+                continue
             word = names.get_name(inside, try_suffixes=(".weight", ".bias"))
             if word is None and tensor.endswith("self_attn.sinks"):
                 word = f"blk.{tensor.split('.')[2]}.attn_sinks.weight"
@@ -106,19 +129,40 @@ def write(path: Path, name: str, model: Any) -> None:
     writer.add_block_count(config.num_hidden_layers)
     writer.add_head_count(config.num_attention_heads)
     writer.add_embedding_length(config.hidden_size)
-    writer.add_context_length(getattr(config, "max_position_embeddings", 64))
+    before = config.pad_token_id + 1 if name == "roberta" else 0
+    writer.add_context_length(getattr(config, "max_position_embeddings", 64) - before)
     width = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
-    inner = getattr(config, "intermediate_size", None) or 4 * config.hidden_size
+    inner = next(
+        (getattr(config, key) for key in ("intermediate_size", "ffn_hidden_size", "d_ff", "hidden_dim")
+         if getattr(config, key, None)), 4 * config.hidden_size)  # fmt: skip
     writer.add_feed_forward_length(inner)
-    if name in ("gpt_neox", "bloom"):
-        writer.add_layer_norm_eps(config.layer_norm_eps if name == "gpt_neox" else config.layer_norm_epsilon)
+    if name.startswith("falcon"):
+        writer.add_head_count_kv(key_heads(name, config))
+        writer.add_tensor_data_layout("jploski")
+    if name.startswith("t5"):
+        writer.add_key_length(config.d_kv)
+        writer.add_value_length(config.d_kv)
+        writer.add_layer_norm_eps(config.layer_norm_epsilon)
+        writer.add_layer_norm_rms_eps(config.layer_norm_epsilon)
+        writer.add_relative_attn_buckets_count(config.relative_attention_num_buckets)
+    elif name in ("gpt_neox", "bloom", "roberta", "distilbert", "modernbert") or name.startswith("falcon"):
+        found = (getattr(config, key, None) for key in ("layer_norm_epsilon", "norm_eps", "layer_norm_eps"))
+        writer.add_layer_norm_eps(next((epsilon for epsilon in found if epsilon), 1e-12))
     else:
         writer.add_head_count_kv(config.num_key_value_heads)
         writer.add_key_length(width)
         writer.add_value_length(width)
         writer.add_layer_norm_rms_eps(config.rms_norm_eps)
     rope = getattr(config, "rope_parameters", None)
-    if rope:
+    if name == "roberta":
+        writer.add_token_type_count(config.type_vocab_size)
+    if name == "modernbert":
+        writer.add_sliding_window(config.local_attention)
+        writer.add_sliding_window_pattern(config.global_attn_every_n_layers)
+        writer.add_rope_freq_base(rope["full_attention"]["rope_theta"])
+        writer.add_rope_freq_base_swa(rope["sliding_attention"]["rope_theta"])
+        writer.add_causal_attention(False)
+    elif rope:
         writer.add_rope_freq_base(rope["rope_theta"])
         writer.add_rope_dimension_count(int(width * rope.get("partial_rotary_factor", 1.0)))
         if rope["rope_type"] == "yarn":
@@ -171,6 +215,31 @@ SETTINGS: dict[str, dict[str, Any]] = {
     },
     "qwen3_moe": {"norm_topk_prob": True, "decoder_sparse_step": 1, "mlp_only_layers": []},
     "gpt_oss": {"swiglu_limit": 7.0, "swiglu_alpha": 1.702},
+    "falcon": {
+        "new_decoder_architecture": False,
+        "multi_query": True,
+        "parallel_attn": True,
+        "bias": False,
+        "num_attention_heads": 4,
+        "hidden_size": 32,
+    },
+    "falcon_groups": {
+        "new_decoder_architecture": True,
+        "num_kv_heads": 2,
+        "num_attention_heads": 4,
+        "hidden_size": 32,
+        "bias": False,
+    },
+    "t5": {"feed_forward_proj": "relu", "relative_attention_max_distance": 128},
+    "t5_gated": {"feed_forward_proj": "gated-gelu", "relative_attention_max_distance": 128},
+    "roberta": {"hidden_act": "gelu", "type_vocab_size": 1},
+    "distilbert": {"activation": "gelu"},
+    "modernbert": {
+        "attention_bias": False,
+        "mlp_bias": False,
+        "norm_bias": False,
+        "hidden_activation": "gelu",
+    },
 }
 
 
@@ -188,19 +257,21 @@ def test_family_from_gguf(tmp_path: Path, name: str) -> None:
             "rope_type": "yarn", "rope_theta": 900.0, "factor": 4.0, "original_max_position_embeddings": 32,
             "truncate": True,
         }  # fmt: skip
-    elif name not in ("bloom", "gpt_neox"):
+    elif name not in ("bloom", "gpt_neox", *HEADLESS):
         changes["rope_parameters"] = {"rope_type": "default", "rope_theta": 900.0}
     if name == "gemma2":
         # The format says it by the number of layers alone.
         changes["query_pre_attn_scalar"] = 16
         changes["head_dim"] = 16
-    model = make_model(tmp_path / "model", name, 3, **changes)
+    family = {"falcon_groups": "falcon", "t5_gated": "t5"}.get(name, name)
+    model = make_model(tmp_path / "model", family, 3, **changes)
     write(tmp_path / "model.gguf", name, model)
     ids = np.random.default_rng(1).integers(3, VOCABULARY, size=(2, 33))
     np.save(tmp_path / "ids.npy", ids)
     found = []
     for at in ("model", "model.gguf"):
-        words = ("--ids", "ids.npy", "--points", "all,logits", "-f", "-o", "run.safetensors")
+        points = "all" if name in HEADLESS else "all,logits"
+        words = ("--ids", "ids.npy", "--points", points, "-f", "-o", "run.safetensors")
         answer(tmp_path, "capture", at, *words)
         found.append(load_file(tmp_path / "run.safetensors"))
     first, second = found
