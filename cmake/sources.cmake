@@ -45,14 +45,17 @@ set(OTATTN_BATCH_SOURCES
     src/batches/assignment.c
     src/batches/assignment_bound.c
     src/batches/assignment_search.c
+    src/batches/bottleneck.c
     src/batches/bounded_assignment.c
     src/batches/bounded_costs.c
     src/batches/bounded_heaps.c
     src/batches/bounded_paths.c
+    src/batches/cost_matrix.c
     src/batches/maxsim.c
     src/batches/maxsim_backward.c
     src/batches/maxsim_check.c
     src/batches/normalize.c
+    src/batches/ranked_assignment.c
     src/batches/route.c
     src/batches/route_answer.c
     src/batches/route_methods.c)
@@ -550,6 +553,7 @@ set(OTATTN_TEST_SOURCES
     tests/batches/test_maxsim.c
     tests/batches/test_normalize.c
     tests/batches/test_own_threads.c
+    tests/batches/test_ranked.c
     tests/batches/test_route.c
     tests/columns/test_columns.c
     tests/judge/test_certificate.c

@@ -84,6 +84,56 @@ typedef struct ota_assignments {
 OTA_API ota_status ota_assign(ota_assigner *assigner, const ota_assignments *batch,
                               ota_error *error);
 
+/* One matrix of costs as problem 0 of ota_assignments, and its `wanted` cheapest matchings (dearest, where `maximize`): by rising
+ * cost, of equal ones in an order that is always the same. Its memory grows with `wanted` times rows and columns. Sums are
+ * right to rounding of the largest cost that is used. */
+typedef struct ota_ranked_assignments {
+    size_t size; /* sizeof(ota_ranked_assignments) */
+    int64_t rows, columns;
+    const void *costs;
+    ota_type type;
+    int64_t row_stride, column_stride;
+    int maximize;
+    int64_t wanted;      /* 1 or more */
+    const int *cancel;   /* as in ota_options */
+    int64_t deadline_ns; /* as in ota_options */
+
+    /* out [wanted][min(rows, columns)]: the pairs of each matching by rising row; -1 behind the last matching there is */
+    int64_t *pair_row, *pair_column;
+    double *value; /* out [wanted]: the sums of their costs; NaN behind the last */
+    /* out [wanted]: no matching costs less but those before (more, where `maximize`), by code of its own from costs and
+       prices: a search that is let go on holds no more than `wanted` parts of all matchings, whose bounds these are */
+    double *bound;
+    int64_t *found; /* out [1]: how many there are, `wanted` at most */
+} ota_ranked_assignments;
+
+/* OTA_OK, where there are fewer matchings than wanted, too; otherwise as ota_assign. Where it is cancelled or late, what was
+ * found until then is there. */
+OTA_API ota_status ota_assign_ranked(const ota_ranked_assignments *problem, ota_error *error);
+
+/* One matrix of costs as problem 0 of ota_assignments, and a matching of min(rows, columns) pairs whose dearest pair is as cheap
+ * as can be (whose cheapest pair is as dear, where `maximize`). Its proof are marks: of the shorter side (rows, where
+ * there are as many) more are marked than of the longer one, so that no matching has all of them among marked ones, and
+ * no pair of a marked one of the shorter side and one of the longer side that is not marked costs less than `bound`. */
+typedef struct ota_bottleneck {
+    size_t size; /* sizeof(ota_bottleneck) */
+    int64_t rows, columns;
+    const void *costs;
+    ota_type type;
+    int64_t row_stride, column_stride;
+    int maximize;
+    const int *cancel;   /* as in ota_options */
+    int64_t deadline_ns; /* as in ota_options */
+
+    int64_t *pair_row, *pair_column; /* out [min(rows, columns)]: by rising row */
+    double *value; /* out [1]: the cost of the dearest pair; -inf of none (inf where `maximize`) */
+    double *bound; /* out [1]: what the marks prove, by code of its own: the value */
+    uint8_t *row_marked, *column_marked; /* out [rows], [columns]: 1 or 0 */
+} ota_bottleneck;
+
+/* As ota_assign; nothing is written but under OTA_OK. */
+OTA_API ota_status ota_assign_bottleneck(const ota_bottleneck *problem, ota_error *error);
+
 #ifdef __cplusplus
 }
 #endif

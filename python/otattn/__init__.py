@@ -55,6 +55,12 @@ if TYPE_CHECKING:
     from ._models.tokens import Tokenizer
     from ._normalize import sinkhorn_normalize
     from ._plan import Plan
+    from ._ranked import (
+        BottleneckAssignment,
+        RankedAssignments,
+        bottleneck_assignment,
+        k_best_assignments,
+    )
     from ._show import Chart, Run, show
     from ._varlen import varlen_attention
 
@@ -65,6 +71,7 @@ __all__ = [
     "AttentionOptions",
     "AuxOutput",
     "AuxRequest",
+    "BottleneckAssignment",
     "Certificate",
     "Chart",
     "CouplingOptions",
@@ -80,6 +87,7 @@ __all__ = [
     "Plan",
     "Potentials",
     "Progress",
+    "RankedAssignments",
     "Regulariser",
     "RowStats",
     "Run",
@@ -89,10 +97,12 @@ __all__ = [
     "alibi_slopes",
     "attention",
     "backends",
+    "bottleneck_assignment",
     "coupling",
     "decode",
     "describe",
     "get_num_threads",
+    "k_best_assignments",
     "kernels",
     "linear_sum_assignment",
     "maxsim",
@@ -108,14 +118,18 @@ __all__ = [
 # Names and modules that are imported when they are first asked for.
 _LATER = {
     "AssignmentCertificate": "._assignment",
+    "BottleneckAssignment": "._ranked",
     "Chart": "._show",
     "Edit": "._models.edits",
     "Model": "._models.model",
     "Plan": "._plan",
+    "RankedAssignments": "._ranked",
     "Run": "._show",
     "Tokenizer": "._models.tokens",
+    "bottleneck_assignment": "._ranked",
     "decode": "._decode",
     "describe": "._describe",
+    "k_best_assignments": "._ranked",
     "linear_sum_assignment": "._assignment",
     "maxsim": "._maxsim",
     "show": "._show",

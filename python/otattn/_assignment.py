@@ -7,7 +7,7 @@ import functools
 import math
 import struct
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, overload
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeAlias, overload
 
 import numpy as np
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _RECORD = struct.Struct("@NqqqPiqqqPPPiidPqPPPPPPPPPP")
 assert _RECORD.size == ctypes.sizeof(c.Assignments)
 _INT = np.dtype(np.int64)
-_KINDS = {np.dtype(np.float64): c.F64, np.dtype(np.float32): c.F32}
+KINDS = {np.dtype(np.float64): c.F64, np.dtype(np.float32): c.F32}
 _OUTPUTS = (
     "column_of",
     "row_of",
@@ -121,15 +121,20 @@ def _run(inputs: tuple[Any, ...], outputs: dict[str, Any], maximize: bool, limit
         if len(_idle) < _KEPT:
             _idle.append(assigner)
         return status
+    raise_failure(status, assigner.error)
+
+
+def raise_failure(status: int, error: Any) -> NoReturn:
+    """The library's sentence, behind SciPy's words where it has some."""
+    sentence = error.message.decode()
     if status == c.INFEASIBLE:
-        sentence = assigner.error.message.decode()
-        raise ValueError(f"cost matrix is infeasible: {sentence}; {assigner.error.hint.decode()}")
+        raise ValueError(f"cost matrix is infeasible: {sentence}; {error.hint.decode()}")
     if status == c.NONFINITE:
-        raise ValueError(f"matrix contains invalid numeric entries: {assigner.error.message.decode()}")
-    raise_status(status, assigner.error)
+        raise ValueError(f"matrix contains invalid numeric entries: {sentence}")
+    raise_status(status, error)
 
 
-def _matrix(name: str, x: Any, dimensions: tuple[int, ...]) -> Any:
+def matrix_of_costs(name: str, x: Any, dimensions: tuple[int, ...]) -> Any:
     """The array in f64 or f32; a copy only of other types."""
     try:
         found = x if type(x) is np.ndarray else np.asarray(dense(name, x))
@@ -141,7 +146,7 @@ def _matrix(name: str, x: Any, dimensions: tuple[int, ...]) -> Any:
         )
     if found.dtype.kind not in "fiub":
         raise TypeError(f"Cannot cast array data of {name} from type {found.dtype}, wanted numbers")
-    if found.dtype not in _KINDS or not found.flags.aligned or any(s % found.itemsize for s in found.strides):
+    if found.dtype not in KINDS or not found.flags.aligned or any(s % found.itemsize for s in found.strides):
         found = found.astype(np.float64)
     return found
 
@@ -163,7 +168,7 @@ def solve_equal(costs: Any, wanted: tuple[str, ...], maximize: bool, limit: floa
     pairs = (batch, min(rows, columns))
     outputs = _outputs(wanted, batch, (batch, rows), (batch, columns), pairs)
     inputs = (
-        batch, rows, columns, _native.address(costs), _KINDS[costs.dtype],
+        batch, rows, columns, _native.address(costs), KINDS[costs.dtype],
         s[0] // item, s[1] // item, s[2] // item, 0, 0, 0,
     )  # fmt: skip
     _run(inputs, outputs, maximize, limit)
@@ -194,7 +199,7 @@ def solve_ragged(
     pairs = int(np.minimum(rows, columns).sum())
     outputs = _outputs(wanted, len(rows), int(rows.sum()), int(columns.sum()), pairs)
     inputs = (
-        len(rows), 0, 0, _native.address(flat), _KINDS[flat.dtype], 0, 0, 0,
+        len(rows), 0, 0, _native.address(flat), KINDS[flat.dtype], 0, 0, 0,
         _native.address(rows), _native.address(columns), _native.address(offsets),
     )  # fmt: skip
     _run(inputs, outputs, maximize, limit)
@@ -268,7 +273,7 @@ def _ragged(matrices: list[Any], maximize: bool, limit: float, certificate: bool
 def _packed(
     cost: Any, rows: Any, columns: Any, maximize: bool, limit: float, certificate: bool
 ) -> tuple[Any, ...]:
-    flat = np.ascontiguousarray(_matrix("cost_matrix", cost, (1,)))
+    flat = np.ascontiguousarray(matrix_of_costs("cost_matrix", cost, (1,)))
     rows, columns = _sizes("rows", rows), _sizes("columns", columns)
     if len(rows) != len(columns):
         raise ValueError(
@@ -402,10 +407,10 @@ def linear_sum_assignment(
     if isinstance(cost_matrix, (list, tuple)) and all(getattr(x, "ndim", 0) == 2 for x in cost_matrix):
         if any(is_torch(x) for x in cost_matrix):
             return from_torch(list(cost_matrix), maximize, None, None, cost_limit, certificate)
-        matrices = [_matrix(f"cost_matrix[{k}]", x, (2,)) for k, x in enumerate(cost_matrix)]
+        matrices = [matrix_of_costs(f"cost_matrix[{k}]", x, (2,)) for k, x in enumerate(cost_matrix)]
         if matrices:
             return _ragged(matrices, maximize, limit, certificate)
-    cost = _matrix("cost_matrix", cost_matrix, (2, 3))
+    cost = matrix_of_costs("cost_matrix", cost_matrix, (2, 3))
     if cost.ndim == 2:
         return _one(cost, maximize, limit, certificate)
     wanted = (*_PAIRS, *_PROOF, "pairs") if certificate else _PAIRS

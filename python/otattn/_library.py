@@ -19,7 +19,9 @@ FOLDER = Path(_native.__file__).parent
 # The address of the flag that Ctrl-C raises during a call.
 CANCEL: int = _native.cancel()
 _LONG = (
+    "ota_assign_bottleneck",
     "ota_assign_bounded",
+    "ota_assign_ranked",
     "ota_route",
     "ota_maxsim",
     "ota_maxsim_backward",

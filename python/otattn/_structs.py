@@ -1130,6 +1130,48 @@ class Assignments(ctypes.Structure):
     )
 
 
+class RankedAssignments(ctypes.Structure):
+    _fields_ = (
+        ("size", ctypes.c_size_t),
+        ("rows", ctypes.c_int64),
+        ("columns", ctypes.c_int64),
+        ("costs", ctypes.c_void_p),
+        ("type", ctypes.c_int),
+        ("row_stride", ctypes.c_int64),
+        ("column_stride", ctypes.c_int64),
+        ("maximize", ctypes.c_int),
+        ("wanted", ctypes.c_int64),
+        ("cancel", ctypes.c_void_p),
+        ("deadline_ns", ctypes.c_int64),
+        ("pair_row", ctypes.c_void_p),
+        ("pair_column", ctypes.c_void_p),
+        ("value", ctypes.c_void_p),
+        ("bound", ctypes.c_void_p),
+        ("found", ctypes.c_void_p),
+    )
+
+
+class Bottleneck(ctypes.Structure):
+    _fields_ = (
+        ("size", ctypes.c_size_t),
+        ("rows", ctypes.c_int64),
+        ("columns", ctypes.c_int64),
+        ("costs", ctypes.c_void_p),
+        ("type", ctypes.c_int),
+        ("row_stride", ctypes.c_int64),
+        ("column_stride", ctypes.c_int64),
+        ("maximize", ctypes.c_int),
+        ("cancel", ctypes.c_void_p),
+        ("deadline_ns", ctypes.c_int64),
+        ("pair_row", ctypes.c_void_p),
+        ("pair_column", ctypes.c_void_p),
+        ("value", ctypes.c_void_p),
+        ("bound", ctypes.c_void_p),
+        ("row_marked", ctypes.c_void_p),
+        ("column_marked", ctypes.c_void_p),
+    )
+
+
 class Bounded(ctypes.Structure):
     _fields_ = (
         ("size", ctypes.c_size_t),
@@ -1304,6 +1346,8 @@ STRUCTS: dict[str, type[ctypes.Structure]] = {
     "ota_trend": Trend,
     "ota_event_summary": EventSummary,
     "ota_assignments": Assignments,
+    "ota_ranked_assignments": RankedAssignments,
+    "ota_bottleneck": Bottleneck,
     "ota_bounded": Bounded,
     "ota_bounded_result": BoundedResult,
     "ota_late_interaction": LateInteraction,
@@ -1456,6 +1500,8 @@ CALLS = {
     "ota_assigner_free": "np",
     "ota_assigner_bytes": "zp",
     "ota_assign": "ippp",
+    "ota_assign_ranked": "ipp",
+    "ota_assign_bottleneck": "ipp",
     "ota_assign_bounded": "ipppp",
     "ota_maxsim": "ipppp",
     "ota_maxsim_backward": "ippppp",

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from . import _native
-from ._assignment import _limit_of, _matrix, solve_equal
+from ._assignment import _limit_of, matrix_of_costs, solve_equal
 from ._shapes import dense as dense_array
 from ._threads import threads
 
@@ -42,7 +42,7 @@ __all__ = [
 
 
 def _cost(cost: Any, dimensions: int, extend_cost: bool, limit: float) -> Any:
-    found = _matrix("cost" if dimensions == 2 else "costs", cost, (dimensions,))
+    found = matrix_of_costs("cost" if dimensions == 2 else "costs", cost, (dimensions,))
     if found.shape[-1] != found.shape[-2] and not extend_cost and limit == math.inf:
         raise ValueError(
             "Square cost array expected. If cost is intentionally non-square, pass extend_cost=True."
@@ -258,7 +258,7 @@ def lapjvr(
 
     The other arguments as `lapjv`.
     """
-    costs = _matrix("cost", cost, (2,))[None]
+    costs = matrix_of_costs("cost", cost, (2,))[None]
     totals, *rest = lapjvr_batch(costs, extend_cost, cost_limit, output=output, precision=precision)
     found = tuple(x[0] for x in rest)
     if return_cost:

@@ -29,4 +29,20 @@ static inline double ota_cost_of(const ota_cost_view *view, int64_t i, int64_t j
  * are. */
 double ota_assignment_bound(const ota_cost_view *view, const double *u, const double *v);
 
+/* Some of all matchings of a view with rows <= columns (ranked_assignments.c): rows before `first` have their own columns, and
+ * row `first` has none that is barred. */
+typedef struct ota_assign_part {
+    int64_t first;
+    const int32_t *column_of; /* [rows] */
+    const uint8_t *taken;     /* [columns] by the rows before `first` */
+    const uint64_t *barred;   /* [columns] bits */
+    const double *price;      /* [columns], whatever they are; of sign c */
+} ota_assign_part;
+
+/* A lower bound on sign times the sums of their costs. */
+double ota_assignment_part_bound(const ota_cost_view *view, const ota_assign_part *part);
+
+/* What marks prove of the view, with rows <= columns: a lower bound on sign times the cost of the dearest pair; -inf: nothing. */
+double ota_bottleneck_bound(const ota_cost_view *view, const uint8_t *row, const uint8_t *column);
+
 #endif

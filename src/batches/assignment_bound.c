@@ -27,3 +27,38 @@ double ota_assignment_bound(const ota_cost_view *view, const double *u, const do
     }
     return view->sign * (sum - (double)ota_int_min(view->rows, view->columns) * most);
 }
+
+/* Of the rows from `first` on, which have their own columns left, every matching costs at least what they do at the prices. */
+double ota_assignment_part_bound(const ota_cost_view *view, const ota_assign_part *part) {
+    const bool wide = view->rows < view->columns;
+    double sum = 0.0;
+    for (int64_t i = 0; i < part->first; i++)
+        sum += view->sign * ota_cost_of(view, i, part->column_of[i]);
+    for (int64_t j = 0; j < view->columns; j++)
+        sum += part->taken[j] ? 0.0 : price_of(part->price, j, 1.0, wide);
+    for (int64_t i = part->first; i < view->rows; i++) {
+        double least = INFINITY;
+        for (int64_t j = 0; j < view->columns; j++) {
+            const bool barred = i == part->first && (part->barred[j / 64] >> j % 64 & 1u) != 0;
+            if (part->taken[j] || barred) continue;
+            const double cost = view->sign * ota_cost_of(view, i, j);
+            least = fmin(least, cost - price_of(part->price, j, 1.0, wide));
+        }
+        sum += least;
+    }
+    return sum;
+}
+
+/* The least cost of what a matching cannot do without: one pair of a marked row and of a column that is not marked. */
+double ota_bottleneck_bound(const ota_cost_view *view, const uint8_t *row, const uint8_t *column) {
+    int64_t more = 0;
+    double least = INFINITY;
+    for (int64_t j = 0; j < view->columns; j++) more -= column[j];
+    for (int64_t i = 0; i < view->rows; i++) {
+        more += row[i];
+        for (int64_t j = 0; row[i] != 0 && j < view->columns; j++) {
+            if (column[j] == 0) least = fmin(least, view->sign * ota_cost_of(view, i, j));
+        }
+    }
+    return more > 0 ? least : (double)-INFINITY;
+}

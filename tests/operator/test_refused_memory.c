@@ -245,6 +245,39 @@ static ota_status assign_points(const kind *of, double *number, ota_error *error
     return status;
 }
 
+/* The cheapest matchings, with more open parts than there is room for at first, and one whose dearest pair is cheapest. */
+static ota_status rank(const kind *of, double *number, ota_error *error) {
+    enum { RANKS = 70 };
+    (void)of;
+    double value[RANKS], bound[RANKS];
+    const ota_ranked_assignments problem = {.size = sizeof problem,
+                                            .rows = SIZE,
+                                            .columns = SIZE,
+                                            .costs = scores,
+                                            .type = OTA_F64,
+                                            .row_stride = SIZE,
+                                            .column_stride = 1,
+                                            .wanted = RANKS,
+                                            .value = value,
+                                            .bound = bound};
+    const ota_status status = ota_assign_ranked(&problem, error);
+    *number = value[0] + value[RANKS - 1] * 3 + bound[1];
+    return status;
+}
+
+static ota_status bottleneck(const kind *of, double *number, ota_error *error) {
+    (void)of;
+    const ota_bottleneck problem = {.size = sizeof problem,
+                                    .rows = SIZE,
+                                    .columns = SIZE,
+                                    .costs = scores,
+                                    .type = OTA_F64,
+                                    .row_stride = SIZE,
+                                    .column_stride = 1,
+                                    .value = number};
+    return ota_assign_bottleneck(&problem, error);
+}
+
 /* Problems of several sizes with a limit. */
 static ota_status assign_ragged(const kind *of, double *number, ota_error *error) {
     const ota_options options = {.size = sizeof options, .executor = executor_of(of)};
@@ -395,8 +428,9 @@ static void every_plan(void **state) {
 
 static void every_batch(void **state) {
     (void)state;
-    static call *const calls[] = {assign,    assign_ragged, assign_bounded,     assign_points,
-                                  normalize, maxsim,        maxsim_of_capacity, route};
+    static call *const calls[] = {
+        assign,     assign_ragged, assign_bounded, assign_points,      rank,
+        bottleneck, normalize,     maxsim,         maxsim_of_capacity, route};
     for (int threads = 1; threads <= 2; threads++) {
         const kind of = {.threads = threads};
         for (size_t k = 0; k < sizeof calls / sizeof calls[0]; k++)
