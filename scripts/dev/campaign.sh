@@ -26,6 +26,7 @@ long_documents() {
     local venv=$build/venv-python
     must_have_python_packages python/requirements-test.txt
     must_have_python_packages bench/requirements-pairs.txt
+    must_have_python_packages bench/requirements-lapx.txt --no-deps --target "$build/lapx"
     install_package
     PATH=$venv/bin:$PATH python3 scripts/run_doc_blocks.py long --steps "$steps" || true
 }

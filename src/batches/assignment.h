@@ -29,7 +29,7 @@ static inline double ota_cost_of(const ota_cost_view *view, int64_t i, int64_t j
  * are. */
 double ota_assignment_bound(const ota_cost_view *view, const double *u, const double *v);
 
-/* Some of all matchings of a view with rows <= columns (ranked_assignments.c): rows before `first` have their own columns, and
+/* Some of all matchings of a view with rows <= columns (ranked_assignment.c): rows before `first` have their own columns, and
  * row `first` has none that is barred. */
 typedef struct ota_assign_part {
     int64_t first;

@@ -1,4 +1,4 @@
-/* cost_matrix.h: one matrix of costs of a call for itself (ranked_assignments.c, bottleneck.c): checked, and copied with the shorter
+/* cost_matrix.h: one matrix of costs of a call for itself (ranked_assignment.c, bottleneck.c): checked, and copied with the shorter
  * side as rows. */
 #ifndef OTA_COST_MATRIX_H
 #define OTA_COST_MATRIX_H
