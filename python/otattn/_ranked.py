@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import ctypes
+import struct
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from . import _native
 from . import _structs as c
 from ._assignment import KINDS, matrix_of_costs, raise_failure
 from ._errors import new_error
@@ -70,20 +72,21 @@ class BottleneckAssignment(NamedTuple):
         return repr_of(self)
 
 
-def _fields(cost: Any, maximize: bool) -> dict[str, Any]:
-    """Those that both calls share, of a matrix."""
+# The fields of c.RankedAssignments and c.Bottleneck in their order, packed in one go.
+_RANKED = struct.Struct("@NqqPiqqiqPqPPPPP")
+_BOTTLENECK = struct.Struct("@NqqPiqqiPqPPPPPP")
+assert _RANKED.size == ctypes.sizeof(c.RankedAssignments)
+assert _BOTTLENECK.size == ctypes.sizeof(c.Bottleneck)
+
+
+def _fields(cost: Any, maximize: bool) -> tuple[Any, ...]:
+    """Those that both calls begin with, of a matrix."""
     rows, columns = cost.shape
-    by_row, by_column = (stride // cost.itemsize for stride in cost.strides)
-    return {
-        "rows": rows,
-        "columns": columns,
-        "costs": cost.ctypes.data,
-        "type": KINDS[cost.dtype],
-        "row_stride": by_row,
-        "column_stride": by_column,
-        "maximize": maximize,
-        "cancel": CANCEL,
-    }
+    by_row, by_column = cost.strides
+    size = cost.itemsize
+    return (
+        rows, columns, _native.address(cost), KINDS[cost.dtype], by_row // size, by_column // size, maximize
+    )  # fmt: skip
 
 
 def _at_most(k: int, rows: int, columns: int) -> int:
@@ -134,8 +137,8 @@ def k_best_assignments(
     >>> best = otattn.k_best_assignments([[4, 1, 3], [2, 0, 5], [3, 2, 2]], 3, certificate=True)
     >>> best.columns
     array([[1, 0, 2],
-           [2, 1, 0],
-           [0, 1, 2]])
+           [0, 1, 2],
+           [2, 1, 0]])
     >>> best.value, best.bound
     (array([5., 6., 6.]), array([5., 6., 6.]))
     """
@@ -147,23 +150,15 @@ def k_best_assignments(
     k = _at_most(k, *cost.shape)
     pairs = (k, min(cost.shape))
     rows, columns = np.empty(pairs, np.int64), np.empty(pairs, np.int64)
-    value, bound, found = np.empty(k), np.empty(k), ctypes.c_int64()
-    problem = c.RankedAssignments(
-        size=ctypes.sizeof(c.RankedAssignments),
-        wanted=k,
-        pair_row=rows.ctypes.data,
-        pair_column=columns.ctypes.data,
-        value=value.ctypes.data,
-        bound=bound.ctypes.data if certificate else None,
-        found=ctypes.addressof(found),
-        **_fields(cost, maximize),
-    )
+    value, bound, found = np.empty(k), np.empty(k) if certificate else None, np.empty(1, np.int64)
+    places = (_native.address(x) if x is not None else 0 for x in (rows, columns, value, bound, found))
+    problem = _RANKED.pack(_RANKED.size, *_fields(cost, maximize), k, CANCEL, 0, *places)
     error, reference = new_error()
-    status = library.ota_assign_ranked(ctypes.byref(problem), reference)
+    status = library.ota_assign_ranked(problem, reference)
     if status < 0:
         raise_failure(status, error)
-    n = found.value
-    return RankedAssignments(rows[:n], columns[:n], value[:n], bound[:n] if certificate else None)
+    n = int(found[0])
+    return RankedAssignments(rows[:n], columns[:n], value[:n], None if bound is None else bound[:n])
 
 
 def bottleneck_assignment(cost_matrix: Any, maximize: bool = False) -> BottleneckAssignment:
@@ -194,25 +189,21 @@ def bottleneck_assignment(cost_matrix: Any, maximize: bool = False) -> Bottlenec
     >>> best.columns, best.value, best.bound
     (array([2, 1, 0]), 3.0, 3.0)
     >>> best.marked_rows, best.marked_columns
-    (array([ True,  True,  True]), array([ True,  True, False]))
+    (array([False, False,  True]), array([False, False, False]))
     """
-    maximize = flag("maximize", maximize)
+    if type(maximize) is not bool:
+        maximize = flag("maximize", maximize)
     cost = matrix_of_costs("cost_matrix", cost_matrix, (2,))
-    rows, columns = (np.empty(min(cost.shape), np.int64) for _ in range(2))
-    marked_rows, marked_columns = (np.zeros(size, np.bool_) for size in cost.shape)
-    value, bound = ctypes.c_double(), ctypes.c_double()
-    problem = c.Bottleneck(
-        size=ctypes.sizeof(c.Bottleneck),
-        pair_row=rows.ctypes.data,
-        pair_column=columns.ctypes.data,
-        value=ctypes.addressof(value),
-        bound=ctypes.addressof(bound),
-        row_marked=marked_rows.ctypes.data,
-        column_marked=marked_columns.ctypes.data,
-        **_fields(cost, maximize),
-    )
+    n, m = cost.shape
+    pairs = np.empty((2, min(n, m)), np.int64)
+    marks = np.empty(n + m, np.bool_)
+    ends = np.empty(2)
+    row, mark, end = _native.address(pairs), _native.address(marks), _native.address(ends)
+    places = row, row + 8 * min(n, m), end, end + 8, mark, mark + n
+    problem = _BOTTLENECK.pack(_BOTTLENECK.size, *_fields(cost, maximize), CANCEL, 0, *places)
     error, reference = new_error()
-    status = library.ota_assign_bottleneck(ctypes.byref(problem), reference)
+    status = library.ota_assign_bottleneck(problem, reference)
     if status < 0:
         raise_failure(status, error)
-    return BottleneckAssignment(rows, columns, value.value, bound.value, marked_rows, marked_columns)
+    value, bound = ends.tolist()
+    return BottleneckAssignment(pairs[0], pairs[1], value, bound, marks[:n], marks[n:])
