@@ -435,9 +435,7 @@ set(OTATTN_PROGRAM_SOURCES
     program/completions.c
     program/csv.c
     program/demo/demo.c
-    program/demo/demo_answers.c
     program/demo/demo_data.c
-    program/demo/demo_page.c
     program/doctor.c
     program/errors.c
     program/files/convert.c

@@ -83,9 +83,9 @@ const cli_command cli_commands[] = {
      "otattn certify --coupling P.npy --scores S.npy --json", cli_certify, CERTIFY},
     {"demo", "", 0, 0, "what each method does to a trained model's attention, in a second",
      "Shows attention as transport on queries, keys and values of a small trained model that come "
-     "with the program: heat maps, the mass every word receives, certificates. With -o it writes a "
-     "page that needs no network.",
-     "otattn demo -o demo.html", cli_demo, DEMO},
+     "with the program: heat maps, the mass every word receives, certificates. ./dev playground "
+     "makes a page of it with sliders.",
+     "otattn demo --json", cli_demo, DEMO},
     {"bench", "", 0, 0, "speed with errors checked, or (--random) a search for wrong answers",
      "Times methods on random queries, keys and values and compares every timed result with plain "
      "double loops; the row fma-ceiling is what this machine's vector units reach in the same run. "
@@ -488,7 +488,7 @@ const cli_flag cli_flags[] = {
          .choices = "f64 f32 f16 bf16", .standard = "that of the files"),
     FLAG(choice, "out-dtype", output.out_dtype, WRITE | CAPTURE, OUTPUT, "type of the outputs",
          "TYPE", .choices = "f64 f32 f16 bf16", .standard = "that of the files"),
-    FLAG(text, "out", output.out, WRITE | ASSIGN | DEMO | CAPTURE, OUTPUT,
+    FLAG(text, "out", output.out, WRITE | ASSIGN | CAPTURE, OUTPUT,
          "where the result goes (.npy, .npz, .safetensors, - for npy on standard output)", "F",
          .letter = 'o'),
     FLAG(text, "out", output.out, VERIFY, OUTPUT,
@@ -524,9 +524,8 @@ const cli_flag cli_flags[] = {
     FLAG(choice, "backward", gradients.backward, WRITE, OUTPUT,
          "differentiate the solution, or the rounds that ran", "WORD", .sets = "backward",
          .standard = "auto"),
-    FLAG(switch, "force", output.force,
-         WRITE | ASSIGN | DEMO | VERIFY | CAPTURE | ANALYZE | PATCH | LENS, OUTPUT,
-         "write over existing files", .letter = 'f'),
+    FLAG(switch, "force", output.force, WRITE | ASSIGN | VERIFY | CAPTURE | ANALYZE | PATCH | LENS,
+         OUTPUT, "write over existing files", .letter = 'f'),
     FLAG(switch, "certify", output.certify, WRITE | COMPARE, OUTPUT,
          "compute the certificate above 2^28 pairs too, where it is left out"),
     FLAG(switch, "per-head", output.per_head, SOLVE, OUTPUT,

@@ -1,4 +1,4 @@
-"""Draws docs/images/demo.png, report.png and report_heads.png by Chromium, from the pages of `./dev demo`.
+"""Draws docs/images/playground.png, report.png and report_heads.png by Chromium, of pages of `./dev demo`.
 
 page_images.py [BUILD]
 """
@@ -14,7 +14,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 # Image, page, the figure that it begins with, width and height.
 IMAGES = (
-    ("demo", "demo.html", "", 1180, 1400),
+    ("playground", "playground.html", "", 1280, 1640),
     ("report", "demo-run/report.html", "", 1180, 1400),
     ("report_heads", "demo-run/report.html", "patterns", 1180, 825),
 )

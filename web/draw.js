@@ -109,6 +109,8 @@ const labelStack = (context, places, texts, x, align, chosen) => {
 // whose running sum is how much covers a pixel. Two pixels wide, as curves are smooth.
 const FIELD = document.createElement("canvas");
 const field = { edges: new Float32Array(0), bends: [] };
+// 1 - exp(-x) as a byte, for x up to 8.
+const COVERED = Uint8Array.from({ length: 1025 }, (_, index) => Math.round(255 * (1 - Math.exp(-index / 128))));
 
 const bendsOf = (columns) => {
   if (field.bends.length === columns) return field.bends;
@@ -140,12 +142,15 @@ const fillRibbons = (ribbons, count, columns, height, rgb) => {
     edges[at + whole + 1] += part;
   };
   for (let index = 0; index < 5 * count; index += 5) {
-    const [top, size, topRight, sizeRight, strength] = ribbons.subarray(index, index + 5);
-    for (let column = 0; column < columns; column += 1) {
-      const bend = bends[column];
-      const y = top + (topRight - top) * bend;
-      edge(column * room, y, strength);
-      edge(column * room, y + size + (sizeRight - size) * bend, -strength);
+    const top = ribbons[index];
+    const size = ribbons[index + 1];
+    const fall = ribbons[index + 2] - top;
+    const growth = ribbons[index + 3] - size;
+    const strength = ribbons[index + 4];
+    for (let column = 0, at = 0; column < columns; column += 1, at += room) {
+      const y = top + fall * bends[column];
+      edge(at, y, strength);
+      edge(at, y + size + growth * bends[column], -strength);
     }
   }
   if (FIELD.width !== columns || FIELD.height !== height) Object.assign(FIELD, { width: columns, height });
@@ -158,7 +163,7 @@ const fillRibbons = (ribbons, count, columns, height, rgb) => {
     let sum = 0;
     for (let y = 0; y < height; y += 1) {
       sum += edges[column * room + y];
-      pixels[y * columns + column] = ink | (Math.round(255 * (1 - Math.exp(-sum))) << 24);
+      pixels[y * columns + column] = ink | (COVERED[sum >= 8 ? 1024 : (128 * sum) | 0] << 24);
     }
   }
   context.putImageData(image, 0, 0);
@@ -190,7 +195,8 @@ const drawRibbons = (canvas, plan, tokens, side, at) => {
         // What is read stands out; else weights that carry much do.
         const chosen = focus && at.query === i;
         const along = focus && at.key === j;
-        const strength = focus ? (chosen ? 1.6 : along ? 0.6 : 0.06) : 0.35 + 0.75 * Math.min(1, mass);
+        const one = at && (at.query === null || at.key === null);
+        const strength = focus ? (chosen || (one && along) ? 1.6 : along ? 0.6 : 0.06) : 0.35 + 0.75 * Math.min(1, mass);
         ribbonList.set([used, tall, right[j].from + filled[j], tallRight, strength], 5 * count);
         count += 1;
       }
@@ -198,6 +204,7 @@ const drawRibbons = (canvas, plan, tokens, side, at) => {
       filled[j] += tallRight;
     }
   }
+  canvas.place = { left, right, middle: (x0 + x1) / 2 };
   fillRibbons(ribbonList, count, Math.max(8, Math.round((x1 - x0) / 2)), height, rgbOf(look.colours[side]));
   context.drawImage(FIELD, x0, 0, x1 - x0, height);
   context.fillStyle = look.colours[side];

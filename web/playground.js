@@ -178,6 +178,7 @@ const buildSide = (index) => {
     panel.values[name] = element("dd", "", pair);
   }
   listenPlan(panel);
+  listenRibbons(panel);
   listenPoints(panel);
   part("sides").append(article);
   return panel;
@@ -203,7 +204,7 @@ const listenPlan = ({ plan }) => {
     const step = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] }[event.key];
     if (!step || !source) return;
     event.preventDefault();
-    if (reading.query === null) read(0, 0);
+    if (reading.query === null || reading.key === null) read(reading.query ?? 0, reading.key ?? 0);
     else read(clamp(reading.query + step[0], source.queries), clamp(reading.key + step[1], source.keys));
   });
 };
@@ -222,6 +223,31 @@ const nearest = (place, [x, y]) => {
 const movePoint = (point) => {
   state.points[chosenPoint.kind][chosenPoint.index] = point.map((at) => Math.min(1, Math.max(0, at)));
   touch();
+};
+
+// Of ribbons one query or one key is read: by the pointer on its side, or by keys (left and right choose the side).
+const listenRibbons = ({ ribbons }) => {
+  const on = () => source && state.source !== "points";
+  ribbons.addEventListener("pointermove", (event) => {
+    if (!on() || !ribbons.place) return;
+    const { left, right, middle } = ribbons.place;
+    const places = event.offsetX < middle ? left : right;
+    const after = places.findIndex(({ from, size }) => event.offsetY < from + size);
+    const index = after < 0 ? places.length - 1 : after;
+    if (event.offsetX < middle) read(index, null);
+    else read(null, index);
+  });
+  ribbons.addEventListener("pointerleave", () => { if (on()) read(null, null); });
+  ribbons.addEventListener("blur", () => { if (on()) read(null, null); });
+  ribbons.addEventListener("keydown", (event) => {
+    const step = { ArrowUp: -1, ArrowDown: 1, ArrowLeft: 0, ArrowRight: 0 }[event.key];
+    if (step === undefined || !on()) return;
+    event.preventDefault();
+    const toKeys = event.key === "ArrowRight" || (step !== 0 && reading.query === null && reading.key !== null);
+    const at = (toKeys ? reading.key : reading.query) ?? reading.key ?? reading.query ?? -step;
+    if (toKeys) read(null, clamp(at + step, source.keys));
+    else read(clamp(at + step, source.queries), null);
+  });
 };
 
 // Points are drawn where ribbons are; dragged by pointer, chosen and moved by keys.
@@ -288,16 +314,39 @@ const tellSide = (panel, plan) => {
   }
   if (plan.error) return;
   for (const [key] of NUMBERS) panel.values[key].textContent = number(plan.facts[key]);
+  // Rules that promise nothing of the columns have a distance there, and no error.
+  const promised = !["free", "elastic", "prefix"].includes(side.rule);
+  panel.values.columnError.previousSibling.textContent = promised ? "error of the columns" : "columns from even shares";
 };
 
 const most = ({ received }) => received.reduce((best, mass, index) => (mass > received[best] ? index : best), 0);
+
+// What is read: a weight, a query, a key, or the key that receives most.
+const wordsOf = ({ coupling, received, queries, keys }, tokens, at) => {
+  const best = (weights) => weights.reduce((top, weight, index) => (weight > weights[top] ? index : top), 0);
+  if (at === null) {
+    const top = most({ received });
+    return `${name(tokens.keys, top)} receives most: ${number(received[top])} of ${queries}`;
+  }
+  if (at.key === null) {
+    const row = coupling.subarray(at.query * keys, (at.query + 1) * keys);
+    return `${name(tokens.queries, at.query)} gives most to ${name(tokens.keys, best(row))}: ${number(row[best(row)])}`;
+  }
+  const gets = `receives ${number(received[at.key])}`;
+  if (at.query === null) {
+    const column = Array.from({ length: queries }, (_, query) => coupling[query * keys + at.key]);
+    return `${name(tokens.keys, at.key)} ${gets}, most from ${name(tokens.queries, best(column))}: ${number(column[best(column)])}`;
+  }
+  return `${name(tokens.queries, at.query)} \u2192 ${name(tokens.keys, at.key)}: ${number(coupling[at.query * keys + at.key])}; the key ${gets}`;
+};
 
 const drawSide = (panel, plan) => {
   const { index } = panel;
   if (plan.error) return;
   const { tokens } = source;
-  const at = reading.query === null ? null : reading;
+  const at = reading.query === null && reading.key === null ? null : reading;
   const top = most(plan);
+  panel.ribbons.style.touchAction = state.source === "points" ? "none" : "";
   if (state.source === "points") {
     drawPoints(panel.ribbons, plan, state.points, index, chosenPoint);
     panel.ribbonWords.textContent = "Lines are as wide as the mass that they carry, squares as large as the mass that they receive.";
@@ -310,10 +359,7 @@ const drawSide = (panel, plan) => {
     + `receives most, ${number(plan.received[top])} of ${plan.queries}.`);
   drawPlan(panel.plan, plan, tokens, index, at, capLines(state.sides[index]));
   panel.plan.setAttribute("aria-label", "The plan, a row a query, below bars of the mass that keys receive: arrow keys read weights");
-  panel.reading.textContent = at
-    ? `${name(tokens.queries, at.query)} \u2192 ${name(tokens.keys, at.key)}: ${number(plan.coupling[at.query * plan.keys + at.key])}; `
-      + `the key receives ${number(plan.received[at.key])}`
-    : `${name(tokens.keys, top)} receives most: ${number(plan.received[top])} of ${plan.queries}`;
+  panel.reading.textContent = wordsOf(plan, tokens, at);
   drawCurve(panel.curve, plan, index, plan.facts.rounds);
   panel.curve.parentElement.hidden = plan.curve.length === 0;
   panel.curve.parentElement.previousElementSibling.hidden = plan.curve.length === 0;
@@ -515,7 +561,7 @@ const start = async () => {
     part("facts").textContent = `The module could not be started: ${error.message}`;
     throw error;
   }
-  part("model-words").textContent = library.layers ? `A GPT-2 of ${library.layers} layers of ${library.heads} heads, run in this page.` : "";
+  part("model-words").textContent = library.layers ? `A GPT-2 of ${library.layers} layers of ${library.heads} heads, run in this page. Its own mask is the causal one.` : "";
   part("facts").textContent = `otattn ${library.version}, ${library.vectors ? "vector instructions (SIMD)" : "plain build"}, `
     + `${Math.round(library.size / 1000)} kB of WebAssembly; nothing leaves this page.`;
   document.documentElement.dataset.ready = library.vectors ? "vectors" : "plain";

@@ -1,9 +1,9 @@
 /* `otattn demo`: what each column rule does to the attention of a trained model.
  *
  *     S = Q K^T / sqrt(width) [DEMO_HEADS, count, count]; for every rule P, its column sums, P V, and the
- *     judge's certificate; then the elastic update round by round, and its cooling to a permutation.
+ *     judge's certificate; then the elastic update while it cools to a permutation.
  *
- * The terminal gets the three cases as maps and one line a rule; the page (demo_page.c) gets all. */
+ * The terminal gets the three cases as maps and one line a rule; the page of ./dev demo is the playground (web/). */
 #include "demo.h"
 
 #include <math.h>
@@ -12,38 +12,23 @@
 
 #include "program/transport/heatmap.h"
 
-const demo_rule demo_rules[DEMO_RULES] = {
-    {"softmax", "softmax",
-     "Every query shares out one unit as it likes. Nobody asks what a key ends up with."},
-    {"softmax/exact", "doubly stochastic",
-     "Every query still hands out one unit, and now every key must receive exactly one."},
-    {"hard/exact", "hard assignment",
-     "No smoothing is left: each query gets one key, each key one query, the best total score "
-     "wins."},
-    {"elastic:0,4", "elastic 0", "No correction of the columns: this is softmax."},
-    {"elastic:0.25,4", "elastic 0.25", "Four rounds at a quarter of the strength."},
-    {"elastic:0.5,4", "elastic 0.5", "Four rounds at half the strength."},
-    {"elastic:1,4", "elastic 1", "Four rounds at full strength: Sinkhorn's algorithm."},
-    {"entmax:1.5", "entmax 1.5",
-     "A gentler curve than the exponential: small weights become exactly zero. Columns stay free."},
-    {"sparsemax", "sparsemax", "Sparser still: the nearest point of the simplex to the scores."},
-    {"softmax/capped:2", "capped at 2",
-     "A key may receive at most two units; who receives less is left alone."},
-    {"softmax/relaxed:1", "relaxed, rho = 1",
-     "Uneven columns cost something instead of being forbidden: half-way by choice."},
+static const demo_rule demo_rules[DEMO_RULES] = {
+    {"softmax", "softmax"},
+    {"softmax/exact", "doubly stochastic"},
+    {"hard/exact", "hard assignment"},
+    {"elastic:0,4", "elastic 0"},
+    {"elastic:0.25,4", "elastic 0.25"},
+    {"elastic:0.5,4", "elastic 0.5"},
+    {"elastic:1,4", "elastic 1"},
+    {"entmax:1.5", "entmax 1.5"},
+    {"sparsemax", "sparsemax"},
+    {"softmax/capped:2", "capped at 2"},
+    {"softmax/relaxed:1", "relaxed, rho = 1"},
 };
-const double demo_lambdas[DEMO_LAMBDAS + 1] = {0, 0.25, 0.5, 1};
-const char *const demo_cooling_names[3] = {
-    "elastic 0.5, one round a stage",
-    "elastic 1, one round a stage",
-    "doubly stochastic, solved to the end at each stage",
-};
-
-static const demo_rule cooled_rule = {
-    NULL, "elastic 1, cooled", "The full correction while the temperature falls each round."};
+static const demo_rule cooled_rule = {NULL, "elastic 1, cooled"};
 static const double coldest = 0.01;
 
-void demo_number(double value, char *text, size_t size) {
+static void demo_number(double value, char *text, size_t size) {
     if (!isfinite(value))
         (void)snprintf(text, size, "-");
     else if (!(fabs(value) > 0))
@@ -54,7 +39,7 @@ void demo_number(double value, char *text, size_t size) {
         (void)snprintf(text, size, "%.0e", value);
 }
 
-const char *demo_fullest(const demo_data *data, const demo_result *result, int head) {
+static const char *demo_fullest(const demo_data *data, const demo_result *result, int head) {
     const double mass = result->received[head * data->count + result->top[head]];
     return mass > 1.005 ? data->tokens[result->top[head]] : "(even)";
 }
@@ -157,23 +142,6 @@ static int solve_rules(cli_context *context, demo_run *run) {
     return 0;
 }
 
-/* The elastic update stopped after every number of rounds: each point is a coupling of its own, whose
- * rows are exact. */
-static int follow_rounds(cli_context *context, demo_run *run) {
-    for (int row = 0; row <= DEMO_LAMBDAS; row++) {
-        for (int round = 0; round <= DEMO_ROUNDS; round++) {
-            char method[48];
-            (void)snprintf(method, sizeof method, "elastic:%g,%d", demo_lambdas[row], round);
-            demo_result result;
-            const int code = solve(context, &run->data, method, 1, 0, &result);
-            run->deltas[row][round] = result.certificates[0].delta;
-            free_result(&result);
-            if (code != 0) return code;
-        }
-    }
-    return 0;
-}
-
 /* Share of head 0's mass that lies where the best assignment has its pairs. */
 static double share_on_assignment(const demo_run *run, const demo_result *result) {
     const int64_t n = run->data.count;
@@ -183,32 +151,15 @@ static double share_on_assignment(const demo_run *run, const demo_result *result
     return mass / (double)n;
 }
 
-static int follow_cooling(cli_context *context, demo_run *run) {
+static int cool(cli_context *context, demo_run *run) {
+    char method[48];
+    (void)snprintf(method, sizeof method, "elastic:1,%d", DEMO_STAGES + 1);
     const double factor = pow(coldest, 1.0 / (double)DEMO_STAGES);
-    for (int stage = 0; stage <= DEMO_STAGES; stage++) {
-        const double temperature = stage == DEMO_STAGES ? coldest : pow(factor, stage);
-        run->temperatures[stage] = temperature;
-        for (int series = 0; series < 3; series++) {
-            char method[48] = "softmax/exact";
-            if (series < 2)
-                (void)snprintf(method, sizeof method, "elastic:%g,%d", series == 0 ? 0.5 : 1.0,
-                               stage + 1);
-            demo_result result;
-            const int code = solve(context, &run->data, method, temperature,
-                                   series < 2 && stage > 0 ? factor : 0, &result);
-            if (code == 0) run->shares[series][stage] = share_on_assignment(run, &result);
-            run->unfinished += series == 2 && result.status == OTA_PARTIAL;
-            const int every = DEMO_STAGES / (DEMO_COOLED - 1);
-            if (code == 0 && series == 1 && stage % every == 0) {
-                result.rule = &cooled_rule;
-                compare_outputs(&run->data, &run->rules[0], &result);
-                run->cooled[stage / every] = result;
-            } else {
-                free_result(&result);
-            }
-            if (code != 0) return code;
-        }
-    }
+    const int code = solve(context, &run->data, method, coldest, factor, &run->cooled);
+    if (code != 0) return code;
+    run->cooled.rule = &cooled_rule;
+    compare_outputs(&run->data, &run->rules[0], &run->cooled);
+    run->cooled_share = share_on_assignment(run, &run->cooled);
     return 0;
 }
 
@@ -237,7 +188,7 @@ static void print_line(const demo_data *data, const demo_result *result, cli_sha
     (void)printf("  %s\n", ota_status_word(result->status));
 }
 
-static void print_text(const demo_run *run, const char *page) {
+static void print_text(const demo_run *run) {
     const demo_data *data = &run->data;
     const size_t n = (size_t)data->count;
     const cli_shades shades = cli_shades_for(stdout);
@@ -258,16 +209,14 @@ static void print_text(const demo_run *run, const char *page) {
                  "%-18s%-8s%6s%7s%8s%6s%7s%7s\n",
                  "rule", "fullest", "mass", "head 2", "support", "row", "column", "gap");
     for (int index = 0; index < DEMO_RULES; index++) print_line(data, &run->rules[index], shades);
-    print_line(data, &run->cooled[DEMO_COOLED - 1], shades);
+    print_line(data, &run->cooled, shades);
     (void)printf(
         "\nmass: units at the fullest key (1 is an even share), here and in layer %lld,\n"
         "head %lld. row, column: errors of the sums that the rule promises; gap: distance\n"
         "to the optimum at most. The judge that measured them shares no code with the\n"
         "solvers.\n"
         "Cooled to temperature %g, %.0f %% of the mass lies on the best assignment.\n",
-        (long long)data->layers[1], (long long)data->heads[1], coldest,
-        100 * run->shares[1][DEMO_STAGES]);
-    if (page != NULL) cli_put_named(stdout, "\nreport: ", page, "\n");
+        (long long)data->layers[1], (long long)data->heads[1], coldest, 100 * run->cooled_share);
 }
 
 /* ---- JSON ----------------------------------------------------------------------------------------- */
@@ -284,30 +233,28 @@ static json_t *result_json(const demo_data *data, const demo_result *result, int
                      cli_certificate_json(&result->certificates[head]));
 }
 
-static json_t *run_json(const demo_run *run, const char *page) {
+static json_t *run_json(const demo_run *run) {
     const demo_data *data = &run->data;
-    json_t *heads = json_array(), *outputs = json_object();
+    json_t *heads = json_array();
     for (int head = 0; head < DEMO_HEADS; head++) {
         json_t *rules = json_array();
         for (int index = 0; index < DEMO_RULES; index++)
             (void)json_array_append_new(rules, result_json(data, &run->rules[index], head));
-        (void)json_array_append_new(rules, result_json(data, &run->cooled[DEMO_COOLED - 1], head));
+        (void)json_array_append_new(rules, result_json(data, &run->cooled, head));
         (void)json_array_append_new(
             heads, json_pack("{s:I, s:I, s:o}", "layer", (json_int_t)data->layers[head], "head",
                              (json_int_t)data->heads[head], "methods", rules));
     }
-    if (page != NULL) (void)json_object_set_new(outputs, "out", json_string(page));
     return json_pack("{s:s, s:s, s:s, s:s, s:I, s:o, s:o, s:o}", "command", "demo", "version",
                      ota_version(), "model", data->model, "sentence", data->sentence, "tokens",
                      (json_int_t)data->count, "seconds", cli_json_real(run->seconds), "heads",
-                     heads, "outputs", outputs);
+                     heads, "outputs", json_object());
 }
 
 static int run_all(cli_context *context, demo_run *run) {
     const int64_t begun = cli_now_ns();
     int code = solve_rules(context, run);
-    if (code == 0) code = follow_rounds(context, run);
-    if (code == 0) code = follow_cooling(context, run);
+    if (code == 0) code = cool(context, run);
     run->seconds = (double)(cli_now_ns() - begun) / 1e9;
     return code;
 }
@@ -320,15 +267,13 @@ int cli_demo(cli_context *context) {
         free(run);
         return cli_fail(&context->error, CLI_EXIT_INTERNAL, "the demo's data cannot be read");
     }
-    const char *page = context->settings.output.out;
     int code = run_all(context, run);
-    if (code == 0 && page != NULL) code = demo_write_page(context, run, page);
     if (code == 0 && context->settings.output.json)
-        code = cli_print_json(stdout, run_json(run, page));
+        code = cli_print_json(stdout, run_json(run));
     else if (code == 0)
-        print_text(run, page);
+        print_text(run);
     for (int index = 0; index < DEMO_RULES; index++) free_result(&run->rules[index]);
-    for (int index = 0; index < DEMO_COOLED; index++) free_result(&run->cooled[index]);
+    free_result(&run->cooled);
     demo_data_free(&run->data);
     free(run);
     return code;

@@ -60,16 +60,11 @@ static bool read_texts(demo_data *data) {
     }
     if (json_array_size(data->token_array) != (size_t)data->count) return false;
     data->tokens = cli_noted(calloc((size_t)data->count, sizeof *data->tokens));
-    data->labels = cli_noted(calloc((size_t)data->count, sizeof *data->labels));
-    if (data->tokens == NULL || data->labels == NULL) return false;
+    if (data->tokens == NULL) return false;
     for (int64_t index = 0; index < data->count; index++) {
         const char *token = json_string_value(json_array_get(data->token_array, (size_t)index));
         if (token == NULL) return false;
         data->tokens[index] = token;
-        const size_t size = strlen(token) + 24;
-        data->labels[index] = cli_noted(malloc(size));
-        if (data->labels[index] == NULL) return false;
-        (void)snprintf(data->labels[index], size, "%lld %s", (long long)index + 1, token);
     }
     return true;
 }
@@ -96,9 +91,6 @@ bool demo_data_load(demo_data *data) {
 }
 
 void demo_data_free(demo_data *data) {
-    for (int64_t index = 0; data->labels != NULL && index < data->count; index++)
-        free(data->labels[index]);
-    free(data->labels);
     free(data->tokens);
     free(data->query);
     free(data->key);

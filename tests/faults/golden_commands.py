@@ -88,7 +88,7 @@ COMMANDS = [
     command("align least squares", "align s.npy t.npy --solver ls"),
     command("hamming", "hamming h.npy i.npy --epsilon 0.1 --json"),
     command("assign", "assign s.npy --json"),
-    command("demo", "demo -o demo.html", "demo.html"),
+    command("demo", "demo"),
     # It names the file of the tokenizer that can be read.
     command("info", "info gpt2 --json", exact=False),
     command("info folder", "info bert"),

@@ -117,18 +117,3 @@ def test_text_follows_locale_and_colour_wishes() -> None:
     assert "\x1b[48;5;" in demo(CLICOLOR_FORCE="1", COLORTERM="", TERM="xterm-256color").stdout
     wide = demo(COLUMNS="160").stdout.splitlines()
     assert max(len(line) for line in wide) > 120
-
-
-def test_an_existing_page_stays(tmp_path: Path) -> None:
-    page = tmp_path / "demo.html"
-    page.write_text("mine")
-    answer = demo("-o", str(page))
-    assert answer.returncode == 2
-    assert answer.stdout == ""
-    assert page.read_text() == "mine"
-    assert demo("-o", str(page), "-f").returncode == 0
-    assert page.read_text().startswith("<!doctype html>")
-    assert [path.name for path in tmp_path.iterdir()] == ["demo.html"]
-    missing = demo("-o", str(tmp_path / "no" / "demo.html"))
-    assert missing.returncode == 6
-    assert missing.stdout == ""

@@ -201,6 +201,12 @@ def test_plan_is_read_by_keys_and_told(tab: Tab) -> None:
     weight = tab.evaluate("playground.plans[0].coupling[21 + 1]")
     assert told.startswith("\u201ca\u201d \u2192 \u201ca\u201d: ")
     assert float(told.split(": ")[1].split(";")[0]) == pytest.approx(weight, rel=1e-3)
+    tab.evaluate("document.querySelector('[data-side=\"A\"] .ribbons canvas').focus()")
+    for key in ("ArrowRight", "ArrowDown", "ArrowUp"):
+        tab.key(key)
+    settled(tab)
+    told = tab.evaluate("document.querySelector('[data-side=\"A\"] .reading').textContent")
+    assert told.startswith("\u201c[CLS]\u201d receives 16.11, most from ")
     tab.wait("document.getElementById('said').textContent.includes('Rule B')")
     assert "receives most, 16.11 of 21" in tab.evaluate("document.getElementById('said').textContent")
     controls = "[...document.querySelectorAll('input, select, textarea, canvas, button')]"

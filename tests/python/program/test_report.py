@@ -1,8 +1,8 @@
 """Reports in a real browser: nothing is fetched, no script fails, charts are drawn, text stays text.
 
-Three pages: the demo's, that of `verify` with its studies, and the hostile page of the C test
-test_report, whose every string tries to become markup. Chromium runs headless and offline; without it
-these tests are skipped with the reason.
+Two pages: that of `verify` with its studies, and the hostile page of the C test test_report, whose every
+string tries to become markup. Chromium runs headless and offline; without it these tests are skipped with the
+reason.
 """
 
 from __future__ import annotations
@@ -24,13 +24,6 @@ LARGEST = 1_500_000
 
 
 @pytest.fixture(scope="module")
-def demo_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    page = tmp_path_factory.mktemp("report") / "demo.html"
-    subprocess.run([PROGRAM, "demo", "-o", page], check=True, capture_output=True, timeout=60)
-    return page
-
-
-@pytest.fixture(scope="module")
 def verify_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     page = tmp_path_factory.mktemp("report") / "verify.html"
     subprocess.run([PROGRAM, "verify", "-o", page], check=True, capture_output=True, timeout=600)
@@ -47,7 +40,7 @@ def hostile_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return page
 
 
-@pytest.fixture(params=["demo_page", "verify_page", "hostile_page"])
+@pytest.fixture(params=["verify_page", "hostile_page"])
 def page(request: pytest.FixtureRequest) -> Path:
     return request.getfixturevalue(request.param)
 
@@ -63,14 +56,12 @@ def test_page_is_complete_in_itself(page: Path) -> None:
     assert re.search(r"@import|url\(", text[: text.index("</style>")]) is None
 
 
-@pytest.mark.parametrize("name", ["demo_page", "verify_page"])
-def test_every_chart_has_words_and_numbers(name: str, request: pytest.FixtureRequest) -> None:
-    page = request.getfixturevalue(name)
-    text = page.read_text(encoding="utf-8")
+def test_every_chart_has_words_and_numbers(verify_page: Path) -> None:
+    text = verify_page.read_text(encoding="utf-8")
     charts = text.count('<figure class="chart"')
     assert charts >= 15
     assert text.count("<details><summary>Numbers") + text.count("<details open><summary>Numbers") == charts
-    if has_charts(page):
+    if has_charts(verify_page):
         labels = outline(text).labels
         assert len(labels) == charts
         assert all(label is not None and len(label) > 40 for label in labels)
@@ -78,16 +69,6 @@ def test_every_chart_has_words_and_numbers(name: str, request: pytest.FixtureReq
             assert specification["$schema"].endswith("/vega-lite/v6.json")
             assert "values" not in specification["data"]
             assert "url" not in specification["data"]
-
-
-def test_demo_tells_the_headline(demo_page: Path) -> None:
-    text = demo_page.read_text(encoding="utf-8")
-    assert re.search(r"<code>\[CLS\]</code> receives 16\.\d\d of them under softmax", text)
-    assert text.count("Certificates, layer") >= 2
-    said = re.findall(r'<li>(.*?) <a href="#([^"]*)">', text)
-    assert len(said) == 5
-    assert said[0][0].startswith("Under softmax <code>[CLS]</code> receives 16.")
-    assert all(f' id="{name}"' in text for _, name in said)
 
 
 @needs_browser
@@ -147,11 +128,11 @@ HOVER = """<script>
 
 
 @needs_browser
-def test_tooltips_answer_anywhere_in_a_line_chart(demo_page: Path, tmp_path: Path) -> None:
-    if not has_charts(demo_page):
+def test_tooltips_answer_anywhere_in_a_line_chart(verify_page: Path, tmp_path: Path) -> None:
+    if not has_charts(verify_page):
         pytest.skip("this build has no chart library (OTATTN_CHARTS)")
     hovered = tmp_path / "hovered.html"
-    text = unfolded(demo_page, tmp_path).read_text(encoding="utf-8")
+    text = unfolded(verify_page, tmp_path).read_text(encoding="utf-8")
     hovered.write_text(text.replace("</body>", HOVER), encoding="utf-8")
     dom, console, _ = browse(hovered, tmp_path, "--window-size=1280,900")
     assert console == ""
@@ -192,7 +173,7 @@ def test_hostile_text_stays_text(hostile_page: Path, tmp_path: Path) -> None:
 
 
 @needs_browser
-def test_page_fits_a_phone(demo_page: Path, tmp_path: Path) -> None:
+def test_page_fits_a_phone(verify_page: Path, tmp_path: Path) -> None:
     # Wide tables and code scroll by themselves; the page as a whole must not.
     witness = (
         "<script>const wait = setInterval(() => { const root = document.documentElement;"
@@ -200,7 +181,7 @@ def test_page_fits_a_phone(demo_page: Path, tmp_path: Path) -> None:
         " document.body.dataset.widths = `${root.scrollWidth} ${innerWidth}`; }, 50);</script></body>"
     )
     narrow = tmp_path / "narrow.html"
-    text = demo_page.read_text(encoding="utf-8")
+    text = verify_page.read_text(encoding="utf-8")
     narrow.write_text(text.replace("</body>", witness), encoding="utf-8")
     dom, console, _ = browse(narrow, tmp_path, "--window-size=390,844")
     assert console == ""

@@ -53,7 +53,7 @@ COMMANDS: dict[str, tuple[list[Any], set[str]]] = {
     "align": (["align", "s.npy", "p0.npy"], set()),
     "hamming": (["hamming", "a.npy", "b.npy", "--epsilon", "0.5"], set()),
     "certify": (["certify", "--scores", "s.npy", "--coupling", "p0.npy"], set()),
-    "demo": (["demo", "-o", "demo.html"], {"demo.html"}),
+    "demo": (["demo"], set()),
     "doctor": (["doctor"], set()),
     "bench": (["bench", "--random", "50"], set()),
     "tokenize": (["tokenize", DEMO, "--text", "a text"], set()),
