@@ -3,28 +3,39 @@
 
 /* ---- costs as they come ---- */
 
+/* Vectors at a time none of which waits for another. */
+enum { TOGETHER = 4 };
+
 static bool match_take_f64(const ota_match_row *row, double *to) {
     const double *from = row->from;
     const vec factor = vec_set(row->factor), limit = vec_set(row->limit), zero = vec_set(0.0);
     const int64_t count = row->count, whole = count / LANES * LANES;
     /* 2^900 times this is infinite, and 0 times that is NaN. */
     const vec large = vec_set(0x1p124);
-    vec odd = zero;
+    vec odd[TOGETHER] = {zero, zero, zero, zero};
     int64_t j = 0;
+    for (; j + TOGETHER * LANES <= whole; j += TOGETHER * LANES) {
+        for (int k = 0; k < TOGETHER; k++) {
+            const vec cost = vec_mul(vec_load(from + j + k * LANES), factor);
+            odd[k] = vec_fma(vec_mul(cost, large), zero, odd[k]);
+            vec_store(to + j + k * LANES, vec_min(cost, limit));
+        }
+    }
     for (; j < whole; j += LANES) {
         const vec cost = vec_mul(vec_load(from + j), factor);
-        odd = vec_fma(vec_mul(cost, large), zero, odd);
+        odd[0] = vec_fma(vec_mul(cost, large), zero, odd[0]);
         vec_store(to + j, vec_min(cost, limit));
     }
     if (j < count) {
         const vec cost = vec_mul(vec_load_part(from + j, count - j), factor);
-        odd = vec_fma(vec_mul(cost, large), zero, odd);
+        odd[0] = vec_fma(vec_mul(cost, large), zero, odd[0]);
         vec_store(to + j,
                   vec_select(mask_range(0, count - j), vec_min(cost, limit), vec_set(INFINITY)));
         j += LANES;
     }
     for (; j < row->padded; j += LANES) vec_store(to + j, vec_set(INFINITY));
-    return mask_count(mask_nan(odd)) == 0;
+    const vec all = vec_add(vec_add(odd[0], odd[1]), vec_add(odd[2], odd[3]));
+    return mask_count(mask_nan(all)) == 0;
 }
 
 static bool match_take_f32(const ota_match_row *row, double *to) {
@@ -67,8 +78,6 @@ static ALWAYS_INLINE uint64_t match_equal(const double *x, const double *v, int6
     }
     return bits;
 }
-
-enum { TOGETHER = 4 };
 
 /* The cheapest row of each of `vectors` columns of lanes, at most TOGETHER, none of which waits for another; it lies in
  * `distance`, as a number. */
@@ -135,16 +144,35 @@ static int32_t match_tied(const ota_match *match, const double *cost, double low
     return column;
 }
 
+typedef struct match_lanes {
+    vec first, second,
+        where; /* of each lane the cheapest, the second cheapest, and the group of the cheapest */
+} match_lanes;
+
+static ALWAYS_INLINE void match_offer(match_lanes *lanes, vec reduced, vec at) {
+    lanes->where = vec_select(mask_above(lanes->first, reduced), at, lanes->where);
+    lanes->second = vec_min(lanes->second, vec_max(lanes->first, reduced));
+    lanes->first = vec_min(lanes->first, reduced);
+}
+
 static ALWAYS_INLINE match_cheapest match_two(const ota_match *match, const double *cost) {
     const double *price = match->price;
-    vec first = vec_set(INFINITY), second = first, where = vec_set(0.0), at = where;
-    for (int64_t j = 0; j < match->padded; j += LANES) {
-        const vec reduced = vec_sub(vec_load(cost + j), vec_load(price + j));
-        where = vec_select(mask_above(first, reduced), at, where);
-        second = vec_min(second, vec_max(first, reduced));
-        first = vec_min(first, reduced);
-        at = vec_add(at, vec_set(LANES));
+    const vec infinite = vec_set(INFINITY), zero = vec_set(0.0);
+    /* Every other vector has lanes of its own, so that none waits for the one before. */
+    match_lanes even = {infinite, infinite, zero}, uneven = even;
+    vec at = zero;
+    int64_t j = 0;
+    for (; j + 2 * LANES <= match->padded; j += 2 * LANES) {
+        match_offer(&even, vec_sub(vec_load(cost + j), vec_load(price + j)), at);
+        match_offer(&uneven, vec_sub(vec_load(cost + j + LANES), vec_load(price + j + LANES)),
+                    vec_add(at, vec_set(LANES)));
+        at = vec_add(at, vec_set(2 * LANES));
     }
+    if (j < match->padded) match_offer(&even, vec_sub(vec_load(cost + j), vec_load(price + j)), at);
+    const vec where = vec_select(mask_above(even.first, uneven.first), uneven.where, even.where);
+    const vec second =
+        vec_min(vec_max(even.first, uneven.first), vec_min(even.second, uneven.second));
+    const vec first = vec_min(even.first, uneven.first);
     const double lowest = vec_reduce_min(first);
     match_cheapest found = {.first = lowest, .second = INFINITY, .column = -1};
     if (!(lowest < INFINITY)) return found;
