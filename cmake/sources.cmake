@@ -177,7 +177,10 @@ set(OTATTN_LIBRARY_SOURCES
     src/solvers/matching/capped_transport.c
     src/solvers/matching/hard.c
     src/solvers/matching/transport.c
+    src/solvers/matching/transport_bids.c
     src/solvers/matching/transport_exact.c
+    src/solvers/matching/transport_forest.c
+    src/solvers/matching/transport_paths.c
     src/solvers/matching/transport_tree.c
     src/solvers/newton.c
     src/solvers/newton_columns.c

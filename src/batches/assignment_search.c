@@ -74,6 +74,7 @@ static void fill(const void *context, ota_match *match) {
 
 /* The same problem as one of transport, whose arithmetic loses nothing; rows <= columns. */
 typedef struct as_transport {
+    const ota_costs *costs;
     double *scores, *plan, *ones, *f, *g;
     void *work;
 } as_transport;
@@ -108,6 +109,7 @@ static ota_status solve_transport(as_transport *t, const ota_cost_view *view,
                              .nu = t->ones,
                              .capped = n < m,
                              .sink = -INFINITY,
+                             .costs = t->costs,
                              .watch = *watch,
                              .plan = t->plan,
                              .plan_stride = m,
@@ -131,9 +133,10 @@ static int64_t matched_column(const as_transport *t, const ota_cost_view *view, 
 }
 
 /* Into the matrix of a dense search. */
-static ota_status match_apart(ota_match *match, const ota_cost_view *view, double scale,
+static ota_status match_apart(const dense_costs *costs, ota_match *match, double scale,
                               const ota_watch *watch) {
-    as_transport t;
+    const ota_cost_view *view = costs->view;
+    as_transport t = {.costs = costs->kernels->costs[0]};
     ota_arena arena = {0};
     ota_status status = make_transport(&t, &arena, view);
     if (status == OTA_OK) status = solve_transport(&t, view, watch);
@@ -151,11 +154,11 @@ static ota_status match_apart(ota_match *match, const ota_cost_view *view, doubl
 }
 
 /* Into the outputs of the operator's search, of a view with more rows than columns, too. */
-static ota_status search_apart(const ota_assign_worker *w, const ota_cost_view *view,
-                               const ota_watch *watch) {
+static ota_status search_apart(const ota_costs *costs, const ota_assign_worker *w,
+                               const ota_cost_view *view, const ota_watch *watch) {
     const bool tall = view->rows > view->columns;
     const ota_cost_view upright = tall ? ota_cost_view_transposed(view) : *view;
-    as_transport t;
+    as_transport t = {.costs = costs};
     ota_arena arena = {0};
     ota_status status = make_transport(&t, &arena, &upright);
     if (status == OTA_OK) status = solve_transport(&t, &upright, watch);
@@ -192,7 +195,7 @@ ota_status ota_assign_densely(const ota_batch_kernels *kernels, ota_assign_worke
     const ota_match_source source = {fill, &costs, INFINITY};
     bool apart;
     const ota_status status = ota_match_solve(match, kernels->match, watch, &source, &apart);
-    return status == OTA_OK && apart ? match_apart(match, view, found->scale, watch) : status;
+    return status == OTA_OK && apart ? match_apart(&costs, match, found->scale, watch) : status;
 }
 
 /* What is minimised, as the operator's search reads rows. */
@@ -231,5 +234,6 @@ ota_status ota_assign_by_candidates(const ota_batch_kernels *kernels, ota_assign
                               .g = found->priced ? w->g : NULL};
     found->match_of = w->match_of;
     const ota_status status = ota_assignment_solve(&problem, w->search);
-    return status == OTA_OK && problem.apart ? search_apart(w, view, watch) : status;
+    return status == OTA_OK && problem.apart ? search_apart(kernels->costs[0], w, view, watch)
+                                             : status;
 }

@@ -228,6 +228,7 @@ static ota_status find_potentials(ota_head *head) {
                              .floor = head->column.floor,
                              .sink = head->row.sink,
                              .tolerance = head->row.mass_tolerance,
+                             .costs = head->host.algebra->costs[0],
                              .watch = ota_watch_of(head->settings),
                              .plan = head->host.workspace,
                              .plan_stride = head->columns,

@@ -16,8 +16,8 @@
  * IEEE arithmetic. Nothing here allocates; workspaces are 64-byte aligned and belong to the caller.
  *
  * This folder: matchings by shortest augmenting paths (augmenting_paths.c), over all pairs (assignment_dense.c) or
- * over candidates (assignment_sparse.c); transport by the network simplex (transport.c on the tree of
- * transport_tree.c); their rows of the table of solvers (hard.c). Where costs dwarf others assignment_dense.c caps
+ * over candidates (assignment_sparse.c); transport by shortest augmenting paths over candidates (transport_paths.c) and
+ * the network simplex (transport.c on the tree of transport_tree.c); their rows of the table of solvers (hard.c). Where costs dwarf others assignment_dense.c caps
  * what no best matching uses, and transport_exact.c goes on in exact arithmetic. May call: what src/solvers/ may. */
 #ifndef OTA_COMBINATORIAL_H
 #define OTA_COMBINATORIAL_H
@@ -67,11 +67,13 @@ typedef struct ota_transport {
     double sink;      /* score of one more column that takes what the others leave (exact: the
                              rest of mu; capped: anything), -inf = none. Its potential is 0. */
     double tolerance; /* relative difference of masses that counts as equal; 0: rounding alone */
+    const ota_costs *costs; /* how rows of f64 are read */
     ota_watch watch;
     double *plan;        /* out [n][plan_stride], columns 0 ... m-1 of every row written */
     int64_t plan_stride; /* >= m */
     double *f, *g;       /* out [n], [m]; 0 for rows without any allowed column */
-    int64_t pivots;      /* out */
+    int64_t paths;       /* out: how many were shipped along */
+    int64_t pivots;      /* out: how many the simplex took after that */
 } ota_transport;
 
 /* Bytes for ota_transport_solve, with a floor or without; SIZE_MAX on overflow. */

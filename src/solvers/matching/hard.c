@@ -158,13 +158,14 @@ static ota_status solve_transport(ota_head *head) {
                              .floor = head->column.floor,
                              .sink = head->row.sink,
                              .tolerance = head->row.mass_tolerance,
+                             .costs = head->host.algebra->costs[0],
                              .watch = ota_watch_of(head->settings),
                              .plan = head->found.plan,
                              .plan_stride = head->scores.stride,
                              .f = head->f,
                              .g = head->g};
     const ota_status status = ota_transport_solve(&problem, head->host.workspace);
-    head->found.rounds = problem.pivots;
+    head->found.rounds = problem.paths + problem.pivots;
     if (status != OTA_OK) return explain(head, status);
     measure(head);
     return prove(head, NULL);
@@ -218,7 +219,8 @@ static ota_status solve_assignment(ota_head *head) {
 
 const ota_solver ota_solver_assignment = {
     .name = "assignment",
-    .purpose = "shortest augmenting paths for unit masses, transportation simplex for real ones",
+    .purpose =
+        "shortest augmenting paths, and the transportation simplex where masses are not units",
     .refuses = not_hard,
     .workspace = assignment_workspace,
     .needs_plan = true,
@@ -229,7 +231,7 @@ const ota_solver ota_solver_assignment = {
 
 const ota_solver ota_solver_transport = {
     .name = "transport",
-    .purpose = "transportation simplex",
+    .purpose = "shortest augmenting paths and the transportation simplex",
     .refuses = not_hard,
     .workspace = transport_workspace,
     .needs_plan = true,

@@ -1,29 +1,24 @@
-/* transport.c: the transportation problem by the network simplex on a strongly feasible tree
- * [LIT-06, DER-24].
+/* transport.c: the transportation problem: shortest augmenting paths find a plan (transport_paths.c), and the network simplex on a
+ * strongly feasible tree proves it optimal, or makes it so where rounding has misled the paths [LIT-06, DER-24].
  *
  *     nodes   N rows with mass (one more ships spare capacity at score 0 when columns are capped),
  *             M columns with mass (one more for a sink), and a root r
- *     arcs    i -> j at cost c_ij = top_i - S_ij >= 0;  artificial i -> r and r -> j
+ *     arcs    i -> j at cost c_ij = top_i - S_ij >= 0;  artificial i -> r, which carry nothing
  *     tree    x_i + x_j = c_ij on its arcs, x_r = 0;  an arc with c_ij - x_i - x_j < 0 may enter
  *
  * A column with a least sum is two nodes: one of that sum, which the spare row does not reach, and one of the rest.
  *
- * Costs are ordered pairs (artificial, real), never one big number. Since every real arc has artificial
- * cost 0 and every artificial arc 1, the first component of x is +1 or -1 and follows from one bit per
- * node: does its branch hang from r by a row (class A, fed) or by a column (class B, starving)?
- * An arc from an A row to a B column lowers the artificial cost and may always enter; from a B row to an
- * A column never; within a class the real cost decides.
- *
- * Flows are integers (feasible.h), so "zero" is exact, and Cunningham's rule for ties (of the arcs that
- * block, the last one met when the cycle is walked from its apex along the entering arc) keeps
- * every arc that points away from r positive: no cycling. Then a column can hang from r at the end only
- * with positive flow, that is: iff the problem is infeasible. Potentials are recomputed along the tree,
- * never updated, each with a running bound of its rounding error; an arc enters only when its
- * reduced cost is negative beyond both bounds, hence negative in exact arithmetic. */
-#include "transport_tree.h"
+ * Flows are integers (feasible.h), so "zero" is exact, and the paths ship all units or prove that no plan does. What they leave, freed of
+ * cycles, is a forest whose pieces hang from r, each by a row at the price that the paths found for it. Cunningham's rule for ties (of the
+ * arcs that block, the last one met when the cycle is walked from its apex along the entering arc) keeps every arc
+ * that points away from r positive: no cycling. Potentials are recomputed along the tree, never updated, each with a
+ * running bound of its rounding error; an arc enters only when its reduced cost is negative beyond both bounds,
+ * hence negative in exact arithmetic. */
+#include "transport_paths.h"
 
-static void tree_layout(ota_transport_tree *tree, ota_arena *arena, int64_t n, int64_t m,
-                        bool floor) {
+static void layout(ota_transport_tree *tree, ota_transport_paths *paths, ota_arena *arena,
+                   bool floor) {
+    const int64_t n = tree->n, m = tree->m;
     size_t rows = (size_t)n + 1;
     size_t columns = (size_t)m + 1 + (floor ? (size_t)m : 0);
     size_t nodes = rows + columns + 1;
@@ -31,6 +26,7 @@ static void tree_layout(ota_transport_tree *tree, ota_arena *arena, int64_t n, i
     if (floor) tree->asked.least = ota_arena_take(arena, columns, 1);
     size_t pairs = 0;
     if (!ota_size_mul(rows, padded, &pairs)) arena->overflowed = true;
+    tree->asked.touched = ota_arena_take(arena, columns, 1);
     tree->asked.mass = ota_arena_take(arena, rows, sizeof(double));
     tree->asked.capacity = ota_arena_take(arena, columns, sizeof(double));
     tree->asked.supply = ota_arena_take(arena, rows, sizeof(int64_t));
@@ -40,8 +36,7 @@ static void tree_layout(ota_transport_tree *tree, ota_arena *arena, int64_t n, i
     tree->load = ota_arena_take(arena, nodes, sizeof(int64_t));
     tree->top = ota_arena_take(arena, rows, sizeof(double));
     tree->cost = ota_arena_take(arena, pairs, sizeof(double));
-    tree->price_fed = ota_arena_take(arena, padded, sizeof(double));
-    tree->price_starving = ota_arena_take(arena, padded, sizeof(double));
+    tree->price = ota_arena_take(arena, padded, sizeof(double));
     tree->x = ota_arena_take(arena, nodes, sizeof(double));
     tree->error = ota_arena_take(arena, nodes, sizeof(double));
     tree->arc = ota_arena_take(arena, nodes, sizeof(double));
@@ -51,19 +46,20 @@ static void tree_layout(ota_transport_tree *tree, ota_arena *arena, int64_t n, i
     tree->links.next = ota_arena_take(arena, nodes, sizeof(int32_t));
     tree->links.previous = ota_arena_take(arena, nodes, sizeof(int32_t));
     tree->links.depth = ota_arena_take(arena, nodes, sizeof(int32_t));
-    tree->starving = ota_arena_take(arena, nodes, sizeof(uint8_t));
     tree->exact = ota_arena_take(arena, nodes, sizeof(ota_exact));
     tree->plan.row_sum = ota_arena_take(arena, rows, sizeof(double));
     tree->plan.row_entries = ota_arena_take(arena, rows, sizeof(int32_t));
+    ota_transport_paths_layout(paths, arena, (int64_t)rows, (int64_t)columns);
 }
 
 size_t ota_transport_workspace(int64_t n, int64_t m, bool floor) {
-    if (n < 0 || m < 0 || n >= INT32_MAX / 2 || m >= INT32_MAX / 2 - 4 ||
-        n + (floor ? 2 * m : m) >= INT32_MAX - 4)
+    const int64_t most = INT32_MAX / 8;
+    if (n < 0 || m < 0 || n >= most || m >= most || n + (floor ? 2 * m : m) >= most)
         return SIZE_MAX;
     ota_arena arena = {0};
-    ota_transport_tree tree = {0};
-    tree_layout(&tree, &arena, n, m, floor);
+    ota_transport_tree tree = {.n = n, .m = m};
+    ota_transport_paths paths = {0};
+    layout(&tree, &paths, &arena, floor);
     return ota_arena_overflowed(&arena) ? SIZE_MAX : arena.used;
 }
 
@@ -151,8 +147,7 @@ static ota_status load_costs(ota_transport_tree *tree, const ota_transport *prob
     if (problem->sink != -INFINITY && fabs(problem->sink) > largest) largest = fabs(problem->sink);
     tree->factor = ota_safe_factor(largest);
 
-    double widest = 0.0;
-    uint8_t *touched = tree->starving; /* free until the tree is planted */
+    uint8_t *touched = tree->asked.touched;
     for (int32_t w = 0; w < tree->columns; w++)
         touched[w] = problem->capped && !ota_tree_is_least(tree, w);
     for (int32_t v = 0; v < tree->rows; v++) {
@@ -170,31 +165,26 @@ static ota_status load_costs(ota_transport_tree *tree, const ota_transport *prob
         tree->top[v] = top;
         for (int32_t w = 0; w < tree->columns; w++) {
             cost[w] = top - cost[w];
-            if (cost[w] < INFINITY && cost[w] > widest) widest = cost[w];
         }
         for (int64_t w = tree->columns; w < tree->padded; w++) cost[w] = INFINITY;
     }
     for (int32_t w = 0; w < tree->columns; w++) {
         if (touched[w] == 0) return OTA_INFEASIBLE;
     }
-    /* Beyond every reduced cost a tree can produce: it only ranks arcs, it is in no potential. */
-    tree->bonus = widest > 0.0 ? 4.0 * widest * (double)(tree->root + 1) : 1.0;
     return OTA_OK;
 }
 
-/* What the artificial arcs still carry is taken off the masses if rounding explains it; false if not. */
-static bool forgive(ota_transport_tree *tree) {
+/* What could not be shipped is taken off the masses if rounding explains it; false if not. */
+static bool forgive(ota_transport_tree *tree, const ota_transport_paths *paths) {
     int64_t missing = 0;
-    for (int32_t v = tree->links.child[tree->root]; v != OTA_NO_NODE; v = tree->links.next[v]) {
-        if (!ota_tree_is_row(tree, v)) missing += tree->flow[v];
-    }
+    for (int32_t v = 0; v < tree->rows; v++) missing += paths->excess[v];
     if (missing > tree->units.allowance) return false;
-    for (int32_t v = tree->links.child[tree->root]; v != OTA_NO_NODE; v = tree->links.next[v]) {
-        tree->load[v] -= tree->flow[v];
-        if (ota_tree_is_row(tree, v) || tree->load[v] > 0) continue;
-        for (int32_t i = 0; i < tree->rows; i++) {
-            tree->cost[i * tree->padded + (v - tree->rows)] = INFINITY;
-        }
+    for (int32_t v = 0; v < tree->rows && missing > 0; v++) tree->load[v] -= paths->excess[v];
+    for (int32_t w = 0; w < tree->columns && missing > 0; w++) {
+        if (paths->room[w] == 0) continue;
+        tree->load[tree->rows + w] -= paths->room[w];
+        if (tree->load[tree->rows + w] > 0) continue;
+        for (int32_t i = 0; i < tree->rows; i++) tree->cost[i * tree->padded + w] = INFINITY;
     }
     return true;
 }
@@ -208,11 +198,15 @@ static double mass_of(const ota_transport_tree *tree, const ota_transport *probl
     if (tree->asked.least != NULL && tree->asked.column_of[column] < tree->m)
         nu *= ota_tree_is_least(tree, column) ? problem->floor : 1.0 - problem->floor;
     bool all_row = flow == tree->load[row];
-    bool all_column = flow == tree->load[tree->rows + column] && nu < INFINITY;
+    const double shipped = ldexp((double)flow, -tree->units.exponent);
+    /* Columns whose masses were scaled to those of the rows take that share, not the mass itself. */
+    bool all_column =
+        flow == tree->load[tree->rows + column] &&
+        fabs(shipped - nu) <= ldexp((double)tree->units.rounding, -tree->units.exponent);
     if (all_row && all_column) return mu < nu ? mu : nu;
     if (all_row) return mu;
     if (all_column) return nu;
-    return ldexp((double)flow, -tree->units.exponent);
+    return shipped;
 }
 
 /* Tree flows become weights; rows are then scaled to their masses, so that units never show. */
@@ -278,7 +272,7 @@ static void write_potentials(ota_transport_tree *tree, const ota_transport *prob
     const int32_t fixed = gauge_of(tree, problem);
     if (fixed != OTA_NO_NODE) ota_tree_shift(tree, fixed);
     const double gauge = fixed != OTA_NO_NODE ? -tree->x[fixed] : 0.0;
-    double *column = tree->price_fed; /* [columns] no longer needed as prices */
+    double *column = tree->price; /* [columns] no longer needed as prices */
     for (int32_t w = 0; w < tree->columns; w++) {
         bool planted = tree->load[tree->rows + w] > 0;
         column[w] = planted ? (tree->x[tree->rows + w] + gauge) / tree->factor : NAN;
@@ -344,20 +338,18 @@ ota_status ota_transport_solve(ota_transport *problem, void *workspace) {
     if (bytes == SIZE_MAX) return OTA_EOVERFLOW;
     ota_arena arena = {.base = workspace, .size = bytes};
     ota_transport_tree tree = {.n = problem->n, .m = problem->m};
-    tree_layout(&tree, &arena, problem->n, problem->m, floor);
-    problem->pivots = 0;
+    ota_transport_paths paths = {.tree = &tree, .read = problem->costs, .watch = problem->watch};
+    layout(&tree, &paths, &arena, floor);
+    problem->paths = problem->pivots = 0;
 
     ota_status status = load_masses(&tree, problem);
     if (status == OTA_OK) status = load_costs(&tree, problem);
+    if (status == OTA_OK) status = ota_transport_paths_solve(&paths);
+    problem->paths = paths.shipped;
+    if (status == OTA_OK && !forgive(&tree, &paths)) status = OTA_INFEASIBLE;
     if (status != OTA_OK) return status;
-    ota_tree_plant(&tree);
+    ota_transport_paths_plant(&paths);
     status = ota_tree_optimise(&tree, problem);
-    if (status == OTA_OK && tree.starving_columns > 0) {
-        if (!forgive(&tree)) return OTA_INFEASIBLE;
-        ota_tree_plant(&tree);
-        status = ota_tree_optimise(&tree, problem);
-        if (status == OTA_OK && tree.starving_columns > 0) return OTA_EINTERNAL;
-    }
     if (status == OTA_OK) status = ota_tree_make_exact(&tree, problem);
     if (status != OTA_OK) return status;
     write_plan(&tree, problem);

@@ -33,13 +33,9 @@ static void refresh_node(ota_transport_tree *tree, int32_t v) {
     tree->x[v] = x;
     tree->error[v] = error;
     tree->links.depth[v] = tree->links.depth[parent] + 1;
-    if (parent != tree->root) tree->starving[v] = tree->starving[parent];
     if (ota_tree_is_row(tree, v)) return;
     /* The extra units of |x| cover the two roundings of the test itself. */
-    double price = x - (error + 4.0 * DBL_EPSILON * fabs(x));
-    int32_t w = v - tree->rows;
-    tree->price_fed[w] = tree->starving[v] ? price + tree->bonus : price;
-    tree->price_starving[w] = tree->starving[v] ? price : -INFINITY;
+    tree->price[v - tree->rows] = x - (error + 4.0 * DBL_EPSILON * fabs(x));
 }
 
 void ota_tree_refresh(ota_transport_tree *tree, int32_t top) {
@@ -56,29 +52,23 @@ void ota_tree_refresh(ota_transport_tree *tree, int32_t top) {
     }
 }
 
-void ota_tree_plant(ota_transport_tree *tree) {
-    int32_t root = tree->root;
-    for (int64_t w = 0; w < tree->padded; w++) {
-        tree->price_fed[w] = -INFINITY;
-        tree->price_starving[w] = -INFINITY;
+void ota_tree_clear(ota_transport_tree *tree) {
+    const int32_t root = tree->root;
+    for (int64_t w = 0; w < tree->padded; w++) tree->price[w] = -INFINITY;
+    for (int32_t v = 0; v <= root; v++) {
+        tree->links.child[v] = OTA_NO_NODE;
+        tree->links.parent[v] = OTA_NO_NODE;
     }
-    tree->links.child[root] = OTA_NO_NODE;
-    tree->links.parent[root] = OTA_NO_NODE;
     tree->x[root] = 0.0;
     tree->error[root] = 0.0;
     tree->links.depth[root] = 0;
-    tree->starving_columns = 0;
-    for (int32_t v = 0; v < root; v++) {
-        tree->links.child[v] = OTA_NO_NODE;
-        tree->links.parent[v] = OTA_NO_NODE;
-        tree->flow[v] = tree->load[v];
-        tree->arc[v] = 0.0;
-        if (!ota_tree_is_row(tree, v) && tree->load[v] == 0) continue;
-        tree->starving[v] = !ota_tree_is_row(tree, v);
-        tree->starving_columns += !ota_tree_is_row(tree, v);
-        attach(tree, v, root);
-        refresh_node(tree, v);
-    }
+}
+
+void ota_tree_hang(ota_transport_tree *tree, int32_t v, int32_t parent, int64_t flow, double cost) {
+    attach(tree, v, parent);
+    tree->flow[v] = flow;
+    tree->arc[v] = cost;
+    refresh_node(tree, v);
 }
 
 void ota_tree_cut(ota_transport_tree *tree, int32_t v, double cost) {
@@ -125,8 +115,6 @@ static void pivot(ota_transport_tree *tree, int32_t i, int32_t j, double cost) {
         for (int32_t v = j; v != apex; v = parent[v])
             tree->flow[v] += ota_tree_is_row(tree, v) ? amount : -amount;
     }
-    if (!ota_tree_is_row(tree, leaving) && parent[leaving] == tree->root) tree->starving_columns--;
-
     /* The branch below the leaving arc is turned over to hang from the entering one. */
     int32_t v = above_row ? i : j;
     int32_t top = v;
@@ -158,8 +146,8 @@ static bool price(const ota_transport_tree *tree, int32_t *next_row, int64_t blo
     for (int32_t k = 0; k < tree->rows && !ota_watch_ends(watch, tree->padded); k++) {
         int32_t v = *next_row;
         *next_row = v + 1 < tree->rows ? v + 1 : 0;
-        const double *prices = tree->starving[v] ? tree->price_starving : tree->price_fed;
-        double lowest = ota_lowest_reduced(tree->cost + v * tree->padded, prices, tree->padded);
+        double lowest =
+            ota_lowest_reduced(tree->cost + v * tree->padded, tree->price, tree->padded);
         double own = tree->x[v] - (tree->error[v] + 4.0 * DBL_EPSILON * fabs(tree->x[v]));
         double reduced = lowest - own;
         if (reduced < best) {
@@ -171,10 +159,9 @@ static bool price(const ota_transport_tree *tree, int32_t *next_row, int64_t blo
     }
     if (*row == OTA_NO_NODE) return false;
     const double *cost = tree->cost + *row * tree->padded;
-    const double *prices = tree->starving[*row] ? tree->price_starving : tree->price_fed;
-    double lowest = ota_lowest_reduced(cost, prices, tree->padded);
+    double lowest = ota_lowest_reduced(cost, tree->price, tree->padded);
     for (int32_t w = 0; w < tree->columns; w++) {
-        if (cost[w] - prices[w] == lowest) {
+        if (cost[w] - tree->price[w] == lowest) {
             *column = w;
             return true;
         }

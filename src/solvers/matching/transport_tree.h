@@ -14,7 +14,7 @@ typedef struct ota_transport_tree {
     int32_t spare_row;     /* its node, or OTA_NO_NODE */
     int32_t root;
     int64_t padded;
-    double factor, bonus;
+    double factor;
     ota_units units;
     /* the problem in units and by nodes, written before the first pivot */
     struct {
@@ -22,22 +22,21 @@ typedef struct ota_transport_tree {
         int64_t *supply, *demand;    /* [n], [m+1] in units */
         int64_t *row_of, *column_of; /* [rows], [columns]: indices; n = spare, m = sink */
         uint8_t *least;              /* [columns] the node of a least sum */
+        uint8_t *touched;            /* [columns] some row may ship there */
     } asked;
-    int64_t *load;                      /* [rows+columns] units of each node */
-    double *top;                        /* [rows], scaled */
-    double *cost;                       /* [rows][padded] */
-    double *price_fed, *price_starving; /* [padded]: x_j as rows of class A and of class B see it */
+    int64_t *load;           /* [rows+columns] units of each node */
+    double *top;             /* [rows], scaled */
+    double *cost;            /* [rows][padded] */
+    double *price;           /* [padded]: x_j, less what rounding may have added */
     double *x, *error, *arc; /* [nodes]: potential, its rounding bound, cost of the parent arc */
     int64_t *flow; /* [nodes] on the parent arc, which runs i -> j whichever is the child */
     /* the tree itself */
     struct {
         int32_t *parent, *child, *next, *previous, *depth; /* [nodes] */
     } links;
-    uint8_t *starving;        /* [nodes] class B */
-    int32_t starving_columns; /* columns hanging from the root */
-    bool moved;               /* a pivot has changed a flow */
-    bool refined;             /* x are the values of `exact`, tops within */
-    ota_exact *exact;         /* [nodes] potentials of the frame (transport_exact.c) */
+    bool moved;       /* a pivot has changed a flow */
+    bool refined;     /* x are the values of `exact`, tops within */
+    ota_exact *exact; /* [nodes] potentials of the frame (transport_exact.c) */
     /* of the plan, once it ships everything */
     struct {
         double *row_sum;      /* [n] sink included */
@@ -67,10 +66,11 @@ static inline double ota_tree_score(const ota_transport_tree *tree, const ota_tr
     return ota_transport_score(problem, tree->asked.row_of[v], tree->asked.column_of[w]);
 }
 
-/* Every node hangs from the root by its artificial arc. A column that has lost its whole (rounding-size)
- * load would do so with zero flow away from the root, which the tie rule forbids: it stays out. */
-void ota_tree_plant(ota_transport_tree *tree);
-/* Potentials, bounds, depths and classes of the branch below `top`. */
+/* Nothing hangs from the root. */
+void ota_tree_clear(ota_transport_tree *tree);
+/* Hangs v from `parent`, which hangs already, by an arc of this flow and cost; from the root: a row alone, at the price `cost`. */
+void ota_tree_hang(ota_transport_tree *tree, int32_t v, int32_t parent, int64_t flow, double cost);
+/* Potentials, bounds and depths of the branch below `top`. */
 void ota_tree_refresh(ota_transport_tree *tree, int32_t top);
 /* Takes row v, whose parent arc is empty, off its parent, to hang from the root at this cost. */
 void ota_tree_cut(ota_transport_tree *tree, int32_t v, double cost);

@@ -1,0 +1,138 @@
+/* transport_bids.c: prices close to those of the optimum, where every column is filled (transport_paths.c).
+ *
+ * Rows bid for their cheapest column as in assignment_sparse.c. Each flow remembers the price that it was bought at: a column with room
+ * has the price it began with, a full one that of the flow that paid least, which who bids more takes first. What a row loses, it bids for
+ * again. Only the prices are kept, so rows need not agree in the end. */
+#include "transport_paths.h"
+
+enum { OVERBID_SHIFT = 2, OVERBID_STEP = 8, BIDS_PER_ROW = 16, FEW = 16, RISES = 8 };
+
+typedef struct two_cheapest {
+    double first, second;
+    int32_t best; /* a column, or OTA_NO_NODE */
+} two_cheapest;
+
+static two_cheapest find_two(const ota_transport_paths *paths, int32_t i) {
+    const int32_t *column = paths->lists.column + (int64_t)i * OTA_LISTED;
+    const double *cost = paths->lists.cost + (int64_t)i * OTA_LISTED;
+    two_cheapest found = {INFINITY, INFINITY, OTA_NO_NODE};
+    for (int32_t k = 0; k < paths->lists.count[i]; k++) {
+        const double reduced = cost[k] - paths->price[column[k]];
+        const bool first = reduced < found.first, second = reduced < found.second;
+        found.second = first ? found.first : second ? reduced : found.second;
+        found.best = first ? column[k] : found.best;
+        found.first = first ? reduced : found.first;
+    }
+    return found;
+}
+
+/* The flow into column w that was bought at the lowest price, not by row i; OTA_NO_NODE: there is none. */
+static int32_t cheapest_flow(const ota_transport_paths *paths, int32_t w, int32_t i) {
+    const ota_flow_arcs *arcs = &paths->arcs;
+    int32_t found = OTA_NO_NODE;
+    for (int32_t e = arcs->of_column[w]; e != OTA_NO_NODE; e = arcs->next_in_column[e]) {
+        if (arcs->row[e] == i) continue;
+        if (found == OTA_NO_NODE || arcs->level[e] > arcs->level[found]) found = e;
+    }
+    return found;
+}
+
+static void wait_in_line(ota_transport_paths *paths, int32_t i) {
+    int32_t *waiting = &paths->search.seen[i];
+    if (*waiting != 0) return;
+    *waiting = 1;
+    paths->search.heap[paths->bids.last] = i;
+    paths->bids.last = paths->bids.last + 1 < paths->tree->rows ? paths->bids.last + 1 : 0;
+    paths->bids.waiting++;
+}
+
+/* Row i takes column w up to `level` of its price: room first, then what others pay less for. */
+static void take_column(ota_transport_paths *paths, int32_t i, int32_t w, double level) {
+    ota_flow_arcs *arcs = &paths->arcs;
+    int64_t taken = ota_int_min(paths->room[w], paths->excess[i]);
+    paths->room[w] -= taken;
+    paths->excess[i] -= taken;
+    while (paths->excess[i] > 0) {
+        const int32_t e = cheapest_flow(paths, w, i);
+        if (e == OTA_NO_NODE || !(arcs->level[e] > level)) break;
+        const int64_t amount = ota_int_min(arcs->amount[e], paths->excess[i]);
+        paths->excess[arcs->row[e]] += amount;
+        wait_in_line(paths, arcs->row[e]);
+        arcs->amount[e] -= amount;
+        if (arcs->amount[e] == 0) ota_flow_drop(arcs, e);
+        paths->excess[i] -= amount;
+        taken += amount;
+    }
+    int32_t own = ota_flow_find(paths, i, w);
+    if (own == OTA_NO_NODE && taken > 0) own = ota_flow_new(arcs, i, w);
+    if (own != OTA_NO_NODE) {
+        arcs->amount[own] += taken;
+        arcs->level[own] = fmin(arcs->level[own], level);
+    }
+    if (paths->room[w] > 0) return;
+    const int32_t e = cheapest_flow(paths, w, OTA_NO_NODE);
+    if (e != OTA_NO_NODE) paths->price[w] = fmin(paths->price[w], arcs->level[e]);
+}
+
+/* Each row in turn takes its cheapest column, whose price falls by the margin to its second cheapest and by `more`. How many still
+ * have something to ship after `most` bids. */
+static int32_t bid(ota_transport_paths *paths, double more, int64_t most) {
+    const ota_transport_tree *tree = paths->tree;
+    int32_t first = 0;
+    ota_transport_paths_let_go(paths);
+    paths->bids.last = paths->bids.waiting = 0;
+    for (int32_t i = 0; i < tree->rows; i++) {
+        if (paths->excess[i] > 0) wait_in_line(paths, i);
+    }
+    for (int64_t k = 0; k < most && paths->bids.waiting > 0; k++) {
+        if (paths->arcs.count + 1 >= paths->arcs.room) break;
+        if (ota_watch_ends(&paths->watch, OTA_LISTED)) break;
+        const int32_t i = paths->search.heap[first];
+        first = first + 1 < tree->rows ? first + 1 : 0;
+        paths->bids.waiting--;
+        paths->search.seen[i] = 0;
+        two_cheapest found = find_two(paths, i);
+        if (!(found.first <= paths->lists.bound[i])) {
+            (void)ota_watch_spend(&paths->watch, tree->padded);
+            ota_transport_paths_list(paths, i);
+            found = find_two(paths, i);
+        }
+        if (found.best == OTA_NO_NODE || !(found.first <= paths->lists.bound[i])) continue;
+        const double second = fmin(found.second, paths->lists.bound[i]);
+        const double level = paths->price[found.best] - (second - found.first) - more;
+        if (!(level > -INFINITY)) continue;
+        take_column(paths, i, found.best, level);
+        if (paths->excess[i] > 0) wait_in_line(paths, i);
+    }
+    return paths->bids.waiting;
+}
+
+/* A quarter of what one candidate lies above the next, on average, or a little less: a power of two, which keeps the prices of costs
+ * on a grid on that grid, or a finer one. 0: all candidates tie. */
+static double least_overbid(const ota_transport_paths *paths) {
+    double sum = 0.0;
+    int64_t count = 0;
+    for (int32_t i = 0; i < paths->tree->rows; i++) {
+        const double first = find_two(paths, i).first;
+        if (!(paths->lists.bound[i] < INFINITY) || !(first <= paths->lists.bound[i])) continue;
+        sum += (paths->lists.bound[i] - first) / (double)OTA_LISTED_FIRST;
+        count++;
+    }
+    int exponent;
+    (void)frexp(count > 0 ? sum / (double)count : 0.0, &exponent);
+    return sum > 0.0 ? ldexp(1.0, exponent - 1 - OVERBID_SHIFT) : 0.0;
+}
+
+/* Prices close to those of the optimum. Where bids do not end soon they rise, and then fall again. */
+void ota_transport_paths_bid(ota_transport_paths *paths) {
+    const int64_t most = (int64_t)paths->tree->rows * BIDS_PER_ROW;
+    const double least = least_overbid(paths);
+    if (!(least > 0.0)) return;
+    double more = least;
+    for (int k = 0; k < RISES && bid(paths, more, most) > paths->tree->rows / FEW; k++)
+        more *= (double)OVERBID_STEP;
+    while (more > least) {
+        more /= (double)OVERBID_STEP;
+        (void)bid(paths, more, most);
+    }
+}
