@@ -304,6 +304,7 @@ set(OTATTN_MODEL_SOURCES
     models/checkpoint/families/deepseek.c
     models/checkpoint/families/gemma.c
     models/checkpoint/families/gpt.c
+    models/checkpoint/families/images.c
     models/checkpoint/families/llama.c
     models/checkpoint/files.c
     models/checkpoint/finite.c
@@ -321,6 +322,7 @@ set(OTATTN_MODEL_SOURCES
     models/transformer/cache.c
     models/transformer/capture.c
     models/transformer/edits.c
+    models/transformer/embedding.c
     models/transformer/exits.c
     models/transformer/forward.c
     models/transformer/latent.c

@@ -69,6 +69,8 @@ typedef struct ota_model_facts {
     int causal;
     double norm_epsilon;
     double rope_base; /* 0: learned positions */
+    int64_t image
+        [3]; /* channels, height and width of what a model that sees images takes; 0: it reads text */
 } ota_model_facts;
 
 /* Texts belong to the model. */
@@ -208,7 +210,7 @@ typedef struct ota_edit {
 
 typedef struct ota_model_run {
     size_t size;        /* sizeof(ota_model_run) */
-    const int64_t *ids; /* [batch, count] */
+    const int64_t *ids; /* [batch, count]; NULL of a model that sees images */
     int64_t batch, count;
     const int64_t
         *lengths;         /* [batch], or NULL: count; ids beyond are padding, unseen by the rest */
@@ -244,6 +246,9 @@ typedef struct ota_model_run {
     /* [edit_count], all of the size edits[0].size, done in order; not in runs whose tokens stop early */
     const ota_edit *edits;
     int64_t edit_count;
+    /* [batch, channels, height, width] of a model that sees images, scaled as it was trained with them; `count` is then
+       the model's positions: the token of the whole image, and one a piece, row by row. NULL: it reads text. */
+    const float *pixels;
 } ota_model_run;
 
 /* Do tokens of this run stop early? */

@@ -367,7 +367,7 @@ typedef struct ota_model_facts ota_model_facts;
 
 /* The model that the first operand names, in a folder, a file or the hub cache. */
 int cli_model_open(cli_context *context, ota_model **model);
-/* Opens that model, calls `use` and closes it. */
+/* Opens that model, which must read text, calls `use` and closes it. */
 typedef int cli_model_use(cli_context *context, const ota_model *model,
                           const ota_model_facts *facts);
 int cli_with_model(cli_context *context, cli_model_use *use);
@@ -394,6 +394,8 @@ typedef struct cli_tokens {
     int64_t *owned;
 } cli_tokens;
 
+/* Fails where the model sees images. */
+int cli_refuse_images(cli_context *context, const ota_model *model);
 /* `prompt`: --prompt is the text, else --text, the second operand or standard input. */
 int cli_tokens_load(cli_context *context, const ota_model *model, bool prompt, cli_tokens *tokens);
 void cli_tokens_free(cli_tokens *tokens);

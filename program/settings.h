@@ -102,7 +102,7 @@ typedef struct cli_tokenize_settings {
 /* A run of a model: capture, perplexity, generate, analyze. */
 typedef struct cli_model_settings {
     cli_list methods, edits;
-    const char *points, *weights, *scores, *residual, *exit;
+    const char *points, *weights, *scores, *residual, *pixels, *exit;
     const char *clean, *corrupt, *answer, *other, *by; /* of patch */
     cli_whole start_layer, context, stride, tokens;
     bool sample, echo, allow_nonfinite, receiver;

@@ -451,6 +451,11 @@ const cli_flag cli_flags[] = {
     FLAG(list, "edit", model.edits, CAPTURE | PERPLEXITY | GENERATE | LENS, METHOD,
          "change a point in the run: *= scales, = replaces, += adds; see 'otattn help edits'",
          "POINT[head=H,token=T]*=0"),
+    FLAG(text, "pixels", model.pixels, CAPTURE, TEXTS,
+         "[channels,height,width] or [batch,...]: images for a model that sees them, scaled as it "
+         "was "
+         "trained with them",
+         "F"),
     FLAG(text, "residual", model.residual, CAPTURE, TEXTS,
          "[batch,count,width]: the residual stream to begin with, in the place of the embedding",
          "F"),

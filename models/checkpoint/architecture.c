@@ -5,8 +5,9 @@
 
 #include <string.h>
 
-static const ota_architecture *const families[] = {
-    ota_llama_family, ota_deepseek_family, ota_gemma_family, ota_gpt_family, ota_bert_family};
+static const ota_architecture *const families[] = {ota_llama_family, ota_deepseek_family,
+                                                   ota_gemma_family, ota_gpt_family,
+                                                   ota_bert_family,  ota_image_family};
 
 const ota_architecture *ota_architecture_at(int index) {
     for (size_t k = 0; k < sizeof families / sizeof *families; k++)

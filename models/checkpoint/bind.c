@@ -202,6 +202,15 @@ static bool is_stacked(const binder *b, const ota_tensor_row *row) {
     return is_of_expert(row) && (b->gguf || (row->flags & OTA_STACKED) != 0);
 }
 
+/* Is it [rows, columns] but for dimensions of 1 in front, and columns that come in several? */
+static bool is_same_order(const ota_tensor *one, int64_t rows, int64_t columns) {
+    int at = 0;
+    int64_t rest = 1;
+    while (at < one->rank - 1 && one->shape[at] == 1) at++;
+    for (int k = at + 1; k < one->rank; k++) rest *= one->shape[k];
+    return one->rank > 0 && one->shape[at] == rows && rest == columns;
+}
+
 static ota_status check_shape(const binder *b, const ota_tensor_row *row, const ota_found *found,
                               bool input_major) {
     const int64_t *sizes = b->model->config.sizes;
@@ -214,6 +223,7 @@ static ota_status check_shape(const binder *b, const ota_tensor_row *row, const 
                   second = input_major ? rows : columns;
     const ota_tensor *one = found->tensor;
     const int lead = is_stacked(b, row) ? 1 : 0;
+    if ((row->flags & OTA_RESHAPED) != 0 && is_same_order(one, first, second)) return OTA_OK;
     if (one->rank == (vector ? 1 : 2) + lead && one->shape[lead] == first &&
         (vector || one->shape[lead + 1] == second) &&
         (lead == 0 || one->shape[0] == sizes[OTA_SIZE_EXPERTS]))
@@ -279,11 +289,16 @@ static ota_status bind_tensor(binder *b, const ota_tensor_row *row, int64_t laye
                              "\"%.80s\" has dtype %s, which no weight can have", one->name,
                              one->stored);
     const int lead = is_stacked(b, row) ? 1 : 0;
-    const bool vector = one->rank == 1 + lead;
+    const bool vector = row->columns == OTA_SIZE_NONE;
+    const int64_t *sizes = b->model->config.sizes;
+    const bool reshaped = (row->flags & OTA_RESHAPED) != 0;
     *weight = (ota_weight){.type = type,
                            .data = found->shard->map + one->offset,
-                           .rows = vector ? 1 : one->shape[lead],
-                           .columns = one->shape[one->rank - 1],
+                           .rows = vector     ? 1
+                                   : reshaped ? sizes[row->rows]
+                                              : one->shape[lead],
+                           .columns = reshaped ? sizes[vector ? row->rows : row->columns]
+                                               : one->shape[one->rank - 1],
                            .input_major = input_major};
     if (lead == 1) weight->data += one->bytes / one->shape[0] * b->expert;
     if (is_half(row)) {
@@ -385,8 +400,12 @@ static void choose_head(ota_model *model) {
         model->head =
             ota_weight_present(&model->weights[OTA_HEAD_DENSE]) ? OTA_HEAD_MLM : OTA_HEAD_ABSENT;
     else
-        model->head =
-            own && ota_weight_present(&model->weights[OTA_EMBED]) ? OTA_HEAD_OWN : OTA_HEAD_TIED;
+        model->head = own && (ota_weight_present(&model->weights[OTA_EMBED]) ||
+                              ota_weight_present(&model->weights[OTA_PATCH]))
+                          ? OTA_HEAD_OWN
+                          : OTA_HEAD_TIED;
+    /* Without words a head cannot be their table. */
+    if (!own && ota_weight_present(&model->weights[OTA_PATCH])) model->head = OTA_HEAD_ABSENT;
     if (!heads) model->head = OTA_HEAD_ABSENT;
     if (!own) model->weights[OTA_HEAD] = model->weights[OTA_EMBED];
     if (!ota_weight_present(&model->weights[OTA_EMBED]))

@@ -81,6 +81,15 @@ static ota_status read_topk_method(ota_reader *r, ota_config *config) {
     return OTA_UNSUPPORTED;
 }
 
+/* Two where the file names none, as in transformers. */
+static ota_status read_labels(ota_reader *r, ota_config *config) {
+    const json_t *names = ota_reader_value(r, "id2label");
+    const int64_t count = names == NULL ? 2 : (int64_t)json_object_size(names);
+    config->sizes[OTA_SIZE_VOCABULARY] = count;
+    if (count >= 1 && count <= 1 << 20) return OTA_OK;
+    return ota_reader_refuse(r, "id2label", "must name 1 to 2^20 labels");
+}
+
 /* Numbers of layers that are no mixtures. */
 static ota_status read_dense_layers(ota_reader *r, ota_config *config) {
     const json_t *list = ota_reader_value(r, "mlp_only_layers"), *one;
@@ -229,6 +238,8 @@ static ota_status read_tree(ota_reader *r, const ota_architecture **architecture
         status = read_packing(r, config);
     if (status == OTA_OK && ota_architecture_has(row, OTA_ARCH_TOPK_METHOD))
         status = read_topk_method(r, config);
+    if (status == OTA_OK && ota_architecture_has(row, OTA_ARCH_LABELS))
+        status = read_labels(r, config);
     if (status == OTA_OK && ota_architecture_has(row, OTA_ARCH_DENSE_LAYERS))
         status = read_dense_layers(r, config);
     if (status == OTA_OK && ota_architecture_has(row, OTA_ARCH_PROJECTION))

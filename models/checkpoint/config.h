@@ -45,6 +45,7 @@ typedef enum ota_size {
     OTA_SIZE_POSITIONS,
     OTA_SIZE_POSITION_ROWS, /* of the table of positions: those before the first are of no token */
     OTA_SIZE_TYPES,
+    OTA_SIZE_PATCH, /* numbers of a piece of an image */
     OTA_SIZE_HEAD,  /* head width */
     OTA_SIZE_PAIRS, /* rotary width / 2: frequencies of rotary positions */
     OTA_SIZES
@@ -130,6 +131,12 @@ typedef struct ota_expert_config {
     double limit, slope;
 } ota_expert_config;
 
+/* Of models that see images, which are cut into pieces; channels 0: it reads text. */
+typedef struct ota_image_config {
+    int64_t channels, side,
+        patch; /* numbers a pixel, pixels of a side of the image and of a piece */
+} ota_image_config;
+
 /* Which layers see a window: how it lies is said in attention.c. */
 typedef struct ota_local_config {
     int64_t window;
@@ -181,6 +188,7 @@ typedef struct ota_config {
     bool tied; /* a head that the file lacks is the embedding, and the other way round */
     ota_local_config local;
     ota_latent_config latent;
+    ota_image_config image;
     ota_rope_config rope;
     ota_score_config scores;
     ota_bias_config biases;
@@ -241,6 +249,9 @@ typedef enum ota_role {
     OTA_EXPERT_MERGED_BIAS,
     OTA_BLOCK_ROLES,
     OTA_EMBED = OTA_BLOCK_ROLES,
+    OTA_PATCH, /* pieces of an image to states, in the place of words */
+    OTA_PATCH_BIAS,
+    OTA_CLASS, /* what stands in front of them */
     OTA_POSITION,
     OTA_TYPE,
     OTA_RELATIVE,      /* of buckets of distances, for every head what is added to scores */
@@ -283,7 +294,8 @@ enum {
     OTA_OF_QUERY_RANK = 1 << 16, /* where queries are made from fewer numbers */
     OTA_OF_FULL_QUERY = 1 << 17, /* where they are not */
     OTA_OF_NARROW = 1 << 18,     /* of embeddings that are not as wide as the rest */
-    OTA_ONE_NORM = 1 << 19       /* there in blocks of one norm alone */
+    OTA_ONE_NORM = 1 << 19,      /* there in blocks of one norm alone */
+    OTA_RESHAPED = 1 << 20       /* the file has dimensions of 1 in front, or columns in several */
 };
 
 /* Tensors that are there together: all of them in all layers, or none. */
@@ -362,7 +374,8 @@ enum {
         1 << 22,               /* a list of config.json may name layers that are no mixtures */
     OTA_ARCH_LATENT = 1 << 23, /* latent attention */
     /* The table of positions is as wide as blocks, whatever embeddings are. */
-    OTA_ARCH_WIDE_POSITIONS = 1 << 24
+    OTA_ARCH_WIDE_POSITIONS = 1 << 24,
+    OTA_ARCH_LABELS = 1 << 25 /* words are the labels that config.json names */
 };
 
 /* Settings and tensors of families are lists, which relatives share; one of no rows behind the last. */

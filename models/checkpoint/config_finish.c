@@ -138,6 +138,20 @@ static ota_status finish_rope(const ota_architecture *architecture, ota_config *
     return OTA_OK;
 }
 
+/* Each piece of an image is a token, behind the one of the whole. */
+static ota_status finish_image(ota_config *config, const char *path, ota_error *error) {
+    const ota_image_config *image = &config->image;
+    if (image->channels == 0) return OTA_OK;
+    const int64_t pieces = image->side / image->patch;
+    config->sizes[OTA_SIZE_PATCH] = image->channels * image->patch * image->patch;
+    config->sizes[OTA_SIZE_POSITIONS] = pieces * pieces + 1;
+    if (pieces > 0 && pieces < 1024 && config->sizes[OTA_SIZE_PATCH] < MOST_POSITIONS)
+        return OTA_OK;
+    return ota_refuse_at(error, path, 0,
+                         "images of %lld pixels a side in pieces of %lld are not run",
+                         (long long)image->side, (long long)image->patch);
+}
+
 ota_status ota_config_finish(const ota_architecture *architecture, ota_config *config,
                              const char *path, ota_error *error) {
     int64_t *sizes = config->sizes;
@@ -158,7 +172,8 @@ ota_status ota_config_finish(const ota_architecture *architecture, ota_config *c
                              (long long)config->words, (long long)sizes[OTA_SIZE_VOCABULARY]);
     if (!(config->norm_epsilon > 0) || !(config->norm_epsilon < 1))
         return ota_refuse_at(error, path, 0, "the norm's epsilon must lie between 0 and 1");
-    status = finish_experts(config, path, error);
+    status = finish_image(config, path, error);
+    if (status == OTA_OK) status = finish_experts(config, path, error);
     if (status != OTA_OK) return status;
     if (sizes[OTA_SIZE_BUCKETS] > 0 && config->distance <= sizes[OTA_SIZE_BUCKETS] / 4)
         return ota_refuse_at(error, path, 0,

@@ -122,24 +122,26 @@ ota_status ota_model_describe(const ota_model *model, ota_model_facts *facts, ot
     const ota_config *config = &model->config;
     if (facts->size < sizeof facts->size)
         return ota_refuse(error, OTA_EINVAL, "facts.size is not that of ota_model_facts");
-    const ota_model_facts own = {.size = sizeof own,
-                                 .architecture = model->architecture->name,
-                                 .format = model->format,
-                                 .path = model->path,
-                                 .dtype = model->dtype,
-                                 .head = heads[model->head],
-                                 .layers = config->layers,
-                                 .heads = config->heads,
-                                 .kv_heads = config->kv_heads,
-                                 .width = config->sizes[OTA_SIZE_WIDTH],
-                                 .head_width = config->head_width,
-                                 .inner = config->sizes[OTA_SIZE_INNER],
-                                 .vocabulary = config->sizes[OTA_SIZE_VOCABULARY],
-                                 .positions = config->sizes[OTA_SIZE_POSITIONS],
-                                 .parameters = model->parameters,
-                                 .causal = config->scores.causal,
-                                 .norm_epsilon = config->norm_epsilon,
-                                 .rope_base = config->rope.base};
+    const ota_model_facts own = {
+        .size = sizeof own,
+        .architecture = model->architecture->name,
+        .format = model->format,
+        .path = model->path,
+        .dtype = model->dtype,
+        .head = heads[model->head],
+        .layers = config->layers,
+        .heads = config->heads,
+        .kv_heads = config->kv_heads,
+        .width = config->sizes[OTA_SIZE_WIDTH],
+        .head_width = config->head_width,
+        .inner = config->sizes[OTA_SIZE_INNER],
+        .vocabulary = config->sizes[OTA_SIZE_VOCABULARY],
+        .positions = config->sizes[OTA_SIZE_POSITIONS],
+        .parameters = model->parameters,
+        .causal = config->scores.causal,
+        .norm_epsilon = config->norm_epsilon,
+        .rope_base = config->rope.base,
+        .image = {config->image.channels, config->image.side, config->image.side}};
     ota_sized_write(facts, facts->size, &own, sizeof own);
     return OTA_OK;
 }

@@ -97,68 +97,9 @@ static void add_rows(void *context, int64_t index, int worker) {
                          (last_row(j, index) - first) * j->width);
 }
 
-static void add_to(ota_session *s, float *to, const float *from, int64_t rows, int64_t width) {
+void ota_session_add(ota_session *s, float *to, const float *from, int64_t rows, int64_t width) {
     rows_job j = {.session = s, .from = from, .to = to, .rows = rows, .width = width};
     run_rows(s, rows, add_rows, &j);
-}
-
-/* ---- embedding ---- */
-
-static void embed_row(const ota_session *s, ota_role role, int64_t row, float *out) {
-    const ota_weight *w = &s->model->weights[role];
-    s->ops->decode[ota_element_index(w->type)](
-        w->data + row * (w->columns / w->type->block * w->type->bytes), out, w->columns);
-    const double multiplier = s->model->config.factors.embedding;
-    if (role != OTA_EMBED || multiplier == 0 || multiplier == 1) return;
-    const float factor = (float)multiplier;
-    for (int64_t k = 0; k < w->columns; k++) out[k] *= factor;
-}
-
-static int64_t row_index(const ota_session *s, ota_role role, int64_t token) {
-    if (role == OTA_EMBED) return s->run.now->ids[token];
-    if (role == OTA_TYPE) return s->run.now->types != NULL ? s->run.now->types[token] : 0;
-    return s->model->config.first_position + s->run.now->first + token % s->run.now->count;
-}
-
-/* x of `from` numbers a token -> x of `to`, where the two differ. */
-static void widen(ota_session *s, int64_t from, int64_t to, int64_t rows) {
-    const ota_weight *w = &s->model->weights[OTA_EMBED_PROJECT];
-    if (from == to) return;
-    memcpy(s->buffers.branch, s->buffers.residual, (size_t)(rows * from) * sizeof(float));
-    ota_linear(s, w, w + 1, s->buffers.branch, from, rows, s->buffers.residual, to);
-}
-
-/* x = the sum of the tables the model has, each captured by itself; narrow ones are widened when they must be. */
-static ota_status embed(ota_session *s) {
-    static const struct {
-        ota_role role;
-        ota_point point;
-        ota_size width;
-    } tables[] = {{OTA_EMBED, OTA_POINT_EMBED, OTA_SIZE_EMBED},
-                  {OTA_POSITION, OTA_POINT_POSITION, OTA_SIZE_POSITION},
-                  {OTA_TYPE, OTA_POINT_TYPE, OTA_SIZE_EMBED}};
-    const int64_t rows = s->run.now->batch * s->run.now->count;
-    int64_t width = ota_model_size(s->model, OTA_SIZE_EMBED);
-    for (int k = 0; k < 3; k++) {
-        const int64_t own = ota_model_size(s->model, tables[k].width);
-        if (!ota_weight_present(&s->model->weights[tables[k].role])) continue;
-        widen(s, width, own, rows);
-        width = own;
-        float *to = k == 0 ? s->buffers.residual : s->buffers.branch;
-        for (int64_t i = 0; i < rows; i++)
-            embed_row(s, tables[k].role, row_index(s, tables[k].role, i), to + i * width);
-        const ota_status status = ota_session_capture(s, tables[k].point, 0, to, width);
-        if (status != OTA_OK) return status;
-        if (k > 0) add_to(s, s->buffers.residual, s->buffers.branch, rows, width);
-    }
-    ota_status status = OTA_OK;
-    if (ota_weight_present(&s->model->weights[OTA_EMBED_NORM])) {
-        ota_session_normalise(s, &s->model->weights[OTA_EMBED_NORM], s->buffers.residual,
-                              s->buffers.residual, rows);
-        status = ota_session_capture(s, OTA_POINT_FULL_EMBED, 0, s->buffers.residual, width);
-    }
-    widen(s, width, ota_model_size(s->model, OTA_SIZE_WIDTH), rows);
-    return status;
 }
 
 /* ---- attention ---- */
@@ -379,7 +320,7 @@ static ota_status feed_forward(ota_session *s, int64_t layer, const float *input
 static ota_status join(ota_session *s, int64_t layer, int64_t rows, ota_role norm, ota_point sum,
                        ota_point normalised) {
     const int64_t width = ota_model_size(s->model, OTA_SIZE_WIDTH);
-    add_to(s, s->buffers.residual, s->buffers.branch, rows, width);
+    ota_session_add(s, s->buffers.residual, s->buffers.branch, rows, width);
     const ota_status status = ota_session_capture(s, sum, layer, s->buffers.residual, width);
     if (status != OTA_OK || !s->model->config.form.post_norm) return status;
     const ota_status scaled =
@@ -470,14 +411,14 @@ static ota_status run_blocks(ota_session *s) {
 static ota_status begin(ota_session *s) {
     const int64_t floats =
         s->run.now->batch * s->run.now->count * ota_model_size(s->model, OTA_SIZE_WIDTH);
-    if (s->run.now->residual == NULL) return embed(s);
+    if (s->run.now->residual == NULL) return ota_session_embed(s);
     memcpy(s->buffers.residual, s->run.now->residual, (size_t)floats * sizeof *s->buffers.residual);
     return OTA_OK;
 }
 
 static ota_status check_tokens(const ota_session *s, const ota_model_run *run, ota_error *error) {
     const int64_t words = ota_model_size(s->model, OTA_SIZE_VOCABULARY);
-    for (int64_t i = 0; i < run->batch * run->count; i++) {
+    for (int64_t i = 0; run->ids != NULL && i < run->batch * run->count; i++) {
         if (run->ids[i] < 0 || run->ids[i] >= words)
             return ota_refuse(error, OTA_EINVAL,
                               "token %lld is %lld, and the vocabulary has %lld words", (long long)i,
@@ -508,9 +449,19 @@ static ota_status check_start(const ota_session *s, const ota_model_run *run, ot
 }
 
 static ota_status check_run(const ota_session *s, const ota_model_run *run, ota_error *error) {
-    if (run == NULL || run->ids == NULL)
+    const bool sees = s->model->config.image.channels > 0;
+    if (run != NULL && sees != (run->pixels != NULL))
+        return ota_refuse(error, OTA_UNSUPPORTED,
+                          sees ? "the model sees images, and the run has no pixels"
+                               : "the model reads text, and the run has pixels");
+    if (run == NULL || (run->ids == NULL) != sees)
         return ota_refuse(error, OTA_EINVAL,
                           "run is NULL, has no ids, or its size is not that of ota_model_run");
+    if (sees && (run->count != ota_model_size(s->model, OTA_SIZE_POSITIONS) ||
+                 run->lengths != NULL || run->types != NULL || run->exit_targets != NULL))
+        return ota_refuse(error, OTA_EINVAL,
+                          "an image has %lld tokens, no lengths, no types and no targets",
+                          (long long)ota_model_size(s->model, OTA_SIZE_POSITIONS));
     if (run->batch < 1 || run->batch > s->options.batch || run->count < 1 ||
         run->count > s->options.tokens)
         return ota_refuse(error, OTA_EINVAL,

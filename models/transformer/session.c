@@ -61,7 +61,8 @@ static ota_status make_buffers(ota_session *s, ota_error *error) {
                     ota_int_max(size[OTA_SIZE_EXPERT_INNER], size[OTA_SIZE_SHARED_INNER]));
     const bool is_latent = ota_architecture_has(s->model->architecture, OTA_ARCH_LATENT);
     const int64_t latent = ota_int_max(size[OTA_SIZE_LATENT], size[OTA_SIZE_QUERY_RANK]);
-    s->buffers.panel = OTA_PANEL_ROWS * ota_int_max(ota_int_max(width, latent), inner);
+    s->buffers.panel = OTA_PANEL_ROWS * ota_int_max(ota_int_max(width, latent),
+                                                    ota_int_max(inner, size[OTA_SIZE_PATCH]));
     ota_status status = make(s, rows, width, &s->buffers.residual, error);
     if (status == OTA_OK) status = make(s, rows, width, &s->buffers.branch, error);
     if (status == OTA_OK) status = make(s, rows, size[OTA_SIZE_MERGED], &s->buffers.merged, error);
@@ -76,6 +77,8 @@ static ota_status make_buffers(ota_session *s, ota_error *error) {
     if (status == OTA_OK) status = make(s, 1, size[OTA_SIZE_WIDTH], &s->buffers.zeros, error);
     if (status == OTA_OK)
         memset(s->buffers.zeros, 0, (size_t)size[OTA_SIZE_WIDTH] * sizeof *s->buffers.zeros);
+    if (status == OTA_OK && size[OTA_SIZE_PATCH] > 0)
+        status = make(s, s->options.tokens, size[OTA_SIZE_PATCH], &s->buffers.pieces, error);
     const ota_weight *w = s->model->weights;
     const bool steps = ota_weight_present(&w[OTA_HEAD_PROJECT]) ||
                        (ota_weight_present(&w[OTA_FINAL_NORM]) && s->model->head == OTA_HEAD_MLM);
@@ -304,13 +307,13 @@ void ota_session_free(ota_session *s) {
     ota_session_free_mixture(s);
     free(s->plans.slots);
     ota_pool_free(s->pool);
-    float *const buffers[] = {s->buffers.residual, s->buffers.branch,   s->buffers.merged,
-                              s->buffers.mixed,    s->buffers.zeros,    s->buffers.inner,
-                              s->buffers.gate,     s->buffers.spare,    s->buffers.beside,
-                              s->buffers.panels,   s->buffers.receiver, s->rotations.cosines,
-                              s->slopes,           s->relative,         s->rotations.sines,
-                              s->cache.keys,       s->cache.values,     s->buffers.latent,
-                              s->buffers.expanded, s->buffers.head,     s->key_slopes};
+    float *const buffers[] = {
+        s->buffers.residual, s->buffers.branch, s->buffers.merged,   s->buffers.mixed,
+        s->buffers.zeros,    s->buffers.inner,  s->buffers.gate,     s->buffers.spare,
+        s->buffers.beside,   s->buffers.panels, s->buffers.receiver, s->rotations.cosines,
+        s->slopes,           s->relative,       s->rotations.sines,  s->cache.keys,
+        s->cache.values,     s->buffers.latent, s->buffers.expanded, s->buffers.head,
+        s->key_slopes,       s->buffers.pieces};
     for (size_t k = 0; k < sizeof buffers / sizeof *buffers; k++) free(buffers[k]);
     free(s->cache.remaining);
     free(s->run.lengths);

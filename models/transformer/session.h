@@ -85,6 +85,7 @@ typedef struct ota_session_buffers {
     float *panels;               /* [threads][panel] decoded rows of weights */
     int64_t panel;               /* floats of one */
     float *zeros;                /* [width] the biases of norms without any */
+    float *pieces;               /* [tokens, piece] of one image */
     float *head; /* what goes into a head behind the last norm, where there is more than one step */
     float *receiver;        /* [batch, heads, keys], made when first captured */
     size_t receiver_floats; /* room there */
@@ -219,6 +220,9 @@ void ota_session_parallel(ota_session *session, int64_t count, void (*body)(void
 /* forward.c: a norm and its bias that follows it, row by row, on the session's threads; `to` may be `from` */
 void ota_session_normalise(ota_session *session, const ota_weight *weight, const float *from,
                            float *to, int64_t rows);
+/* to += from, all [rows, width] */
+void ota_session_add(ota_session *session, float *to, const float *from, int64_t rows,
+                     int64_t width);
 /* to = activation(to), times `factor` unless NULL; all [rows, width] */
 void ota_session_activate(ota_session *session, ota_activation activation, const float *factor,
                           float *to, int64_t rows, int64_t width);
@@ -243,6 +247,9 @@ bool ota_session_sink(const ota_session *session, int64_t layer, int64_t head, o
 /* OTA_OK, or what a call on these heads failed with, with the layer and head in its sentence. */
 ota_status ota_session_verdict(ota_session *session, const ota_view *view, ota_status status);
 void ota_session_free_plans(ota_session *session);
+
+/* embedding.c: buffers.residual of the run's tokens */
+ota_status ota_session_embed(ota_session *session);
 
 /* latent.c: buffers.merged of the block's input, before positions */
 void ota_session_project_latent(ota_session *session, const ota_block *block, const float *h,

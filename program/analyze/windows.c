@@ -73,6 +73,8 @@ static int load_ids(cli_context *context, const ota_model *model, run_text *text
 }
 
 int run_load_text(cli_context *context, const ota_model *model, run_text *text) {
+    const int sees = cli_refuse_images(context, model);
+    if (sees != 0) return sees;
     if (context->settings.text.ids != NULL) return load_ids(context, model, text);
     return load_text(context, model, text);
 }

@@ -24,6 +24,7 @@ typedef struct capture {
     ota_type type;
     cli_output *output;
     const float *residual; /* [batch, count, width], or NULL */
+    const float *pixels;   /* [batch, channels, height, width], or NULL */
     int64_t start_layer;
     cli_edits edits;
     bool rehearsing;       /* nothing is written */
@@ -146,6 +147,7 @@ static int run_model(capture *c, ota_session *session, const int64_t *ids, int64
                                .lengths = lengths,
                                .states = states,
                                .residual = c->residual,
+                               .pixels = c->pixels,
                                .start_layer = c->start_layer,
                                .wanted = is_wanted,
                                .wanted_head = chooses_heads(c) ? is_head_wanted : NULL,
@@ -167,7 +169,7 @@ static int rehearse(capture *c, ota_session *session, const int64_t *ids, int64_
     const int64_t sizes[2] = {count / SHORTER, count / SHORT};
     double seconds[2], n = (double)count;
     int code = 0;
-    if (count < LONG_RUN || c->residual != NULL || batch != 1) return 0;
+    if (count < LONG_RUN || c->residual != NULL || c->pixels != NULL || batch != 1) return 0;
     c->rehearsing = true;
     for (int k = 0; code == 0 && k < 2; k++) {
         const int64_t begun = cli_now_ns();
@@ -222,6 +224,31 @@ static int load_residual(capture *c, const ota_model_facts *facts, int64_t batch
                                "the residual stream is not [%" PRId64 ",%" PRId64 ",%" PRId64 "]",
                                shape[0], shape[1], shape[2]);
     c->residual = array->data;
+    return 0;
+}
+
+/* Images, which stand for `tokens`. */
+static int load_pixels(capture *c, const ota_model_facts *facts, cli_tokens *tokens) {
+    const char *path = c->context->settings.model.pixels;
+    const cli_array *array;
+    *tokens = (cli_tokens){0};
+    if (facts->image[0] == 0)
+        return cli_refuse_flag(c->context, "pixels", "give a text or --ids",
+                               "the model reads text, and sees no images");
+    if (path == NULL)
+        return cli_refuse_flag(c->context, "pixels", "give --pixels F",
+                               "the model sees images, and reads no text");
+    const int code = cli_load(c->context, "pixels", path, OTA_F32, &array);
+    if (code != 0) return code;
+    bool fits = array->rank == 3 || array->rank == 4;
+    for (int d = 0; fits && d < 3; d++) fits = array->shape[array->rank - 3 + d] == facts->image[d];
+    if (!fits || array->count == 0)
+        return cli_refuse_flag(c->context, "pixels", "scale the image to the model's size",
+                               "the pixels are not [%" PRId64 ",%" PRId64 ",%" PRId64 "]",
+                               facts->image[0], facts->image[1], facts->image[2]);
+    c->pixels = array->data;
+    tokens->batch = array->rank == 4 ? array->shape[0] : 1;
+    tokens->count = facts->positions;
     return 0;
 }
 
@@ -350,7 +377,9 @@ int cli_capture(cli_context *context) {
         c.type = cli_type_of(context->settings.output.out_dtype);
     (void)ota_model_describe(model, &facts, NULL);
     c.layers = facts.layers;
-    code = cli_tokens_load(context, model, false, &tokens);
+    code = facts.image[0] > 0 || context->settings.model.pixels != NULL
+               ? load_pixels(&c, &facts, &tokens)
+               : cli_tokens_load(context, model, false, &tokens);
     const cli_run_size size = {tokens.batch, tokens.count};
     if (code == 0) code = load_residual(&c, &facts, tokens.batch, tokens.count);
     if (code == 0)

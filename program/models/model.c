@@ -39,13 +39,22 @@ int cli_model_open(cli_context *context, ota_model **model) {
     return cli_fail_status(context, OTA_ENOMEM, &error);
 }
 
+int cli_refuse_images(cli_context *context, const ota_model *model) {
+    ota_model_facts facts = {.size = sizeof facts};
+    (void)ota_model_describe(model, &facts, NULL);
+    if (facts.image[0] == 0) return 0;
+    return cli_refuse_flag(context, NULL, "otattn capture MODEL --pixels F runs it",
+                           "the model sees images, and reads no text");
+}
+
 int cli_with_model(cli_context *context, cli_model_use *use) {
     ota_model *model;
     ota_model_facts facts = {.size = sizeof facts};
     int code = cli_model_open(context, &model);
     if (code != 0) return code;
     (void)ota_model_describe(model, &facts, NULL);
-    code = use(context, model, &facts);
+    code = cli_refuse_images(context, model);
+    if (code == 0) code = use(context, model, &facts);
     ota_model_free(model);
     return code;
 }

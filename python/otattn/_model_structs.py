@@ -80,6 +80,7 @@ class ModelFacts(ctypes.Structure):
         ("causal", ctypes.c_int),
         ("norm_epsilon", ctypes.c_double),
         ("rope_base", ctypes.c_double),
+        ("image", ctypes.c_int64 * 3),
     )
 
 
@@ -187,6 +188,7 @@ class ModelRun(ctypes.Structure):
         ("wanted_head", ctypes.c_void_p),
         ("edits", ctypes.c_void_p),
         ("edit_count", ctypes.c_int64),
+        ("pixels", ctypes.c_void_p),
     )
 
 

@@ -9,7 +9,7 @@
 
 /* Each ends with a row without a name. */
 extern const ota_architecture ota_gpt_family[], ota_bert_family[], ota_llama_family[],
-    ota_gemma_family[], ota_deepseek_family[];
+    ota_gemma_family[], ota_deepseek_family[], ota_image_family[];
 
 #define LIST(table)                                                                                \
     { table, (int)(sizeof(table) / sizeof *(table)) }
