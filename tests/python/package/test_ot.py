@@ -406,6 +406,7 @@ VALUES: dict[str, Any] = {
         ours.solve(M, a, b, 0.5, unbalanced=(INF, 1.0), tol=1e-13).value_linear
     ),
     "exact": ours.emd2,
+    "quadratic": lambda a, b, M: ours.solve(M, a, b, 0.5, reg_type="L2", tol=1e-13).value,
 }
 
 
@@ -440,3 +441,38 @@ def test_dual_variables_where_nothing_is_allowed() -> None:
     assert np.isfinite(log["u"]).all() and np.isfinite(log["v"]).all()
     assert abs(log["u"] @ a + log["v"] @ b - log["cost"]) <= 1e-15
     assert (log["u"][:, None] + log["v"] - M).max() <= 1e-15
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_entropic_partial_transport_is_that_of_pot(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    n, m = rng.integers(2, 9, 2)
+    a, b, M = rng.uniform(0.1, 1, n), rng.uniform(0.1, 1, m), rng.uniform(0, 3, (n, m))
+    mass = None if seed % 4 == 0 else float(rng.uniform(0.1, 0.95) * min(a.sum(), b.sum()))
+    reg = float(rng.choice([0.2, 1.0]))
+    plan, log = ours.partial.entropic_partial_wasserstein(a, b, M, reg, mass, log=True)
+    expected, theirs = ot.partial.entropic_partial_wasserstein(a, b, M, reg, mass, log=True)
+    # Both make the same rounds, each of which rounds sums of n m numbers.
+    assert np.abs(plan - expected).max() <= log["niter"] * n * m * np.finfo(float).eps
+    assert abs(log["partial_w_dist"] - theirs["partial_w_dist"]) <= 1e-13
+    certificate = log["certificate"]
+    assert max(certificate.row_error, certificate.column_error) <= 1e-6 and abs(certificate.gap) <= 1e-6
+    # No plan that keeps to the bounds is below the dual bound.
+    scaled = np.outer(a, b) * ((mass or min(a.sum(), b.sum())) / (a.sum() * b.sum()))
+    assert (scaled * (M + reg * np.log(scaled))).sum() >= certificate.dual
+    tensors = ours.partial.entropic_partial_wasserstein(*(torch.from_numpy(x) for x in (a, b, M)), reg, mass)
+    assert np.array_equal(tensors.numpy(), plan)
+
+
+def test_entropic_partial_transport_at_its_ends() -> None:
+    call = ours.partial.entropic_partial_wasserstein
+    M = np.array([[0.0, 800.0], [900.0, 1.0]])
+    # exp(-M / reg) is 0 off the diagonal, and a row without mass stays empty.
+    assert np.abs(call([0.5, 0.5], [0.5, 0.5], M, 1.0, 1.0) - np.diag([0.5, 0.5])).max() <= 1e-6
+    assert np.array_equal(call([0.0, 0.5], [0.2, 0.5], M, 1.0)[0], [0.0, 0.0])
+    assert not call([0.5, 0.5], [0.5, 0.5], M, 1.0, 0.0).any()
+    for wrong in ({"m": 2.0}, {"m": -1.0}, {"method": "newton"}):
+        with pytest.raises(ValueError):
+            call([0.5, 0.5], [0.5, 0.5], M, 1.0, **wrong)
+    with pytest.warns(otattn.PartialWarning, match="rounds"):
+        call([0.5, 0.4], [0.3, 0.6], M / 800, 1.0, 0.85, numItermax=1)
