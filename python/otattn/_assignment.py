@@ -290,6 +290,7 @@ def _packed(
     return (*answer, _certificates(found, maximize, limit, smaller)) if certificate else answer
 
 
+# Without NumPy's and torch's types, as where scripts alone are checked, tensors and arrays are the same.
 @overload
 def linear_sum_assignment(
     cost_matrix: NDArray[Any],
@@ -300,7 +301,36 @@ def linear_sum_assignment(
     cost_limit: float | None = None,
     certificate: Literal[False] = False,
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]: ...
-# Without NumPy's and torch's types, as where scripts alone are checked, these are the same.
+@overload
+def linear_sum_assignment(
+    cost_matrix: NDArray[Any],
+    maximize: bool = False,
+    *,
+    rows: None = None,
+    columns: None = None,
+    cost_limit: float | None = None,
+    certificate: Literal[True],
+) -> tuple[NDArray[np.int64], NDArray[np.int64], AssignmentCertificate]: ...
+@overload
+def linear_sum_assignment(
+    cost_matrix: NDArray[Any],
+    maximize: bool = False,
+    *,
+    rows: Any,
+    columns: Any,
+    cost_limit: float | None = None,
+    certificate: Literal[False] = False,
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]: ...
+@overload
+def linear_sum_assignment(
+    cost_matrix: NDArray[Any],
+    maximize: bool = False,
+    *,
+    rows: Any,
+    columns: Any,
+    cost_limit: float | None = None,
+    certificate: Literal[True],
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64], AssignmentCertificate]: ...
 @overload
 def linear_sum_assignment(  # type: ignore[overload-cannot-match, unused-ignore]
     cost_matrix: Tensor,
@@ -313,6 +343,36 @@ def linear_sum_assignment(  # type: ignore[overload-cannot-match, unused-ignore]
 ) -> tuple[Tensor, Tensor]: ...
 @overload
 def linear_sum_assignment(  # type: ignore[overload-cannot-match, unused-ignore]
+    cost_matrix: Tensor,
+    maximize: bool = False,
+    *,
+    rows: None = None,
+    columns: None = None,
+    cost_limit: float | None = None,
+    certificate: Literal[True],
+) -> tuple[Tensor, Tensor, AssignmentCertificate]: ...
+@overload
+def linear_sum_assignment(  # type: ignore[overload-cannot-match, unused-ignore]
+    cost_matrix: Tensor,
+    maximize: bool = False,
+    *,
+    rows: Any,
+    columns: Any,
+    cost_limit: float | None = None,
+    certificate: Literal[False] = False,
+) -> tuple[Tensor, Tensor, Tensor]: ...
+@overload
+def linear_sum_assignment(  # type: ignore[overload-cannot-match, unused-ignore]
+    cost_matrix: Tensor,
+    maximize: bool = False,
+    *,
+    rows: Any,
+    columns: Any,
+    cost_limit: float | None = None,
+    certificate: Literal[True],
+) -> tuple[Tensor, Tensor, Tensor, AssignmentCertificate]: ...
+@overload
+def linear_sum_assignment(  # type: ignore[overload-cannot-match, unused-ignore]
     cost_matrix: list[NDArray[Any]],
     maximize: bool = False,
     *,
@@ -321,6 +381,36 @@ def linear_sum_assignment(  # type: ignore[overload-cannot-match, unused-ignore]
     cost_limit: float | None = None,
     certificate: Literal[False] = False,
 ) -> list[tuple[NDArray[np.int64], NDArray[np.int64]]]: ...
+@overload
+def linear_sum_assignment(  # type: ignore[overload-cannot-match, unused-ignore]
+    cost_matrix: list[NDArray[Any]],
+    maximize: bool = False,
+    *,
+    rows: None = None,
+    columns: None = None,
+    cost_limit: float | None = None,
+    certificate: Literal[True],
+) -> list[tuple[NDArray[np.int64], NDArray[np.int64], AssignmentCertificate]]: ...
+@overload
+def linear_sum_assignment(  # type: ignore[overload-cannot-match, unused-ignore]
+    cost_matrix: list[Tensor],
+    maximize: bool = False,
+    *,
+    rows: None = None,
+    columns: None = None,
+    cost_limit: float | None = None,
+    certificate: Literal[False] = False,
+) -> list[tuple[Tensor, Tensor]]: ...
+@overload
+def linear_sum_assignment(  # type: ignore[overload-cannot-match, unused-ignore]
+    cost_matrix: list[Tensor],
+    maximize: bool = False,
+    *,
+    rows: None = None,
+    columns: None = None,
+    cost_limit: float | None = None,
+    certificate: Literal[True],
+) -> list[tuple[Tensor, Tensor, AssignmentCertificate]]: ...
 @overload
 def linear_sum_assignment(
     cost_matrix: Any,

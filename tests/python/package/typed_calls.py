@@ -34,6 +34,17 @@ def arrays(x: NDArray[np.float64], mask: NDArray[np.bool_]) -> None:
     assert_type(otattn.k_best_assignments(x, 2), otattn.RankedAssignments)
     assert_type(otattn.k_best_assignments(x, 2).columns, NDArray[np.int64])
     assert_type(otattn.bottleneck_assignment(x).marked_rows, NDArray[np.bool_])
+    found = otattn.linear_sum_assignment(x, certificate=True)
+    assert_type(found, tuple[NDArray[np.int64], NDArray[np.int64], otattn.AssignmentCertificate])
+    packed = otattn.linear_sum_assignment(x, rows=[2, 3], columns=[2, 2])
+    assert_type(packed, tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]])
+    proven = otattn.linear_sum_assignment(x, True, rows=[2, 3], columns=[2, 2], certificate=True)
+    assert_type(
+        proven,
+        tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64], otattn.AssignmentCertificate],
+    )
+    ragged = otattn.linear_sum_assignment([x, x], certificate=True)
+    assert_type(ragged, list[tuple[NDArray[np.int64], NDArray[np.int64], otattn.AssignmentCertificate]])
     plan = otattn.Plan(x, x, x, method=own)
     assert_type(plan.forward(x, x, x), NDArray[Any])
     assert_type(plan.forward(x, x, x, True), tuple[NDArray[Any], otattn.AuxOutput])
@@ -52,5 +63,10 @@ def tensors(x: torch.Tensor, progress: list[otattn.Progress]) -> None:
     packed = otattn.flash.flash_attn_varlen_func(x, x, x, [0, 2], [0, 2], return_attn_probs=True)
     assert_type(packed, tuple[torch.Tensor, torch.Tensor, list[torch.Tensor]])
     assert_type(otattn.linear_sum_assignment(x), tuple[torch.Tensor, torch.Tensor])
+    proven = otattn.linear_sum_assignment(x, certificate=True)
+    assert_type(proven, tuple[torch.Tensor, torch.Tensor, otattn.AssignmentCertificate])
+    rows = otattn.linear_sum_assignment(x, rows=x, columns=x)
+    assert_type(rows, tuple[torch.Tensor, torch.Tensor, torch.Tensor])
+    assert_type(otattn.linear_sum_assignment([x]), list[tuple[torch.Tensor, torch.Tensor]])
     layer = otattn.nn.Attention(8, 2, method=own)
     assert_type(layer.forward(x, x, x), tuple[torch.Tensor, torch.Tensor | None])
