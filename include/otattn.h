@@ -280,7 +280,8 @@ typedef struct ota_problem {
     int64_t steps;
     ota_array lambdas; /* {1,1,1,keys} f64 or f32: a lambda per key instead [ELA-13] */
 
-    /* mu >= 0, {batch|1, heads|1, 1, queries} f64 or f32; absent: 1 */
+    /* mu >= 0, {batch|1, heads|1, 1, queries} of any floating type; absent: 1. Totals that differ by what rounding to the
+       coarser type may make of them (f64 1e-12, f32 1e-6, f16 2^-10, bf16 2^-7, relative) are equal */
     ota_array row_mass;
     /* nu >= 0, {batch|1, heads|1, 1, keys}; absent: sum mu / usable keys (0 for a key no query
        may use); multiplies cap (absent: 1) for capped and online; refused for free and prefix */

@@ -14,7 +14,7 @@ from ._errors import check, new_error
 from ._fold import Kind, fold_operands
 from ._job import Job, Operand, View
 from ._library import library, names_of
-from ._settings import EXTRA, OPERANDS, is_of_torch
+from ._settings import EXTRA, MASSES, OPERANDS, is_of_torch
 from ._shapes import (
     dense,
     fold,
@@ -124,7 +124,7 @@ def floating(name: str, x: Any) -> Any:
 def wide(name: str, x: Any) -> Any:
     """Masses, slopes and the like: f64 or f32, others converted."""
     x = _ready(foreign(name, x))
-    if type_of(x.dtype) in (c.F64, c.F32):
+    if type_of(x.dtype) in (c.F64, c.F32) or (name in MASSES and type_of(x.dtype) in (c.F16, c.BF16)):
         return x
     if x.dtype.kind not in "fiu" and type_of(x.dtype) != c.BF16:
         raise TypeError(f"{name} has type {x.dtype} and shape {shape_text(x)}, wanted numbers")

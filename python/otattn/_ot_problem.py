@@ -300,11 +300,12 @@ def run(
     b: Any,
     warn: bool,
     wanted: AuxRequest = JUDGED,
+    masked: bool = True,
     **arguments: Any,
 ) -> Any:
-    """Plan and aux; rows and columns without mass are masked, since no logarithm reaches them."""
+    """Plan and aux; rows and columns without mass are `masked`, since no logarithm reaches them."""
     arguments = method_of(problem) | arguments
-    if not (a.all() and b.all()):
+    if masked and not (a.all() and b.all()):
         arguments["attn_mask"] = (a > 0)[:, None] & (b > 0)[None, :]
 
     def solved(**limits: Any) -> Any:

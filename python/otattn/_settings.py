@@ -33,6 +33,8 @@ OPERANDS = (
     "dropout_seed",
     "numbers",
 )
+# Those of two bytes stay what they are: the tolerance of their totals follows from it.
+MASSES = ("row_mass", "column_mass")
 PLACES = {name: k for k, name in enumerate(OPERANDS)}
 # How many stand behind query, key and value. The last two are no arrays of a caller: seed and offset of
 # dropout, and the numbers that `Spec.moving` names.

@@ -13,7 +13,7 @@ from . import _structs as c
 from ._fold import Kind, fold_operands
 from ._job import Operand, View
 from ._kept import Memory
-from ._settings import OPERANDS, shown
+from ._settings import MASSES, OPERANDS, shown
 from ._shapes import (
     Folded,
     dense,
@@ -92,7 +92,7 @@ def _numbers(name: str, value: Any, dtype: torch.dtype | None = None) -> Tensor:
 
 def _wide(name: str, value: Any, like: Tensor) -> Tensor:
     x = _check(name, _numbers(name, value, torch.float64))
-    if x.dtype in (torch.float32, torch.float64):
+    if x.dtype in (torch.float32, torch.float64) or (name in MASSES and x.dtype in _FLOATS):
         return x
     return x.to(torch.float64 if like.dtype == torch.float64 or not x.is_floating_point() else torch.float32)
 

@@ -49,7 +49,7 @@ ota_status ota_resolve_masses(ota_resolved *r, ota_error *error) {
     const ota_column_rule_row *rule = ota_column_rule_of(p->columns);
     if (ota_array_present(&p->row_mass)) {
         const int64_t want[4] = {r->batch, r->heads, 1, r->queries};
-        TRY(ota_check_vector(&p->row_mass, "row_mass", want, true, 0.0, false, DBL_MAX, error));
+        TRY(ota_check_masses(&p->row_mass, "row_mass", want, error));
         if (p->row_mass.size[3] != r->queries) {
             return ota_fail(error, OTA_EINVAL, "row_mass", "give one mass per query",
                             "row_mass has %" PRId64 " entries for %" PRId64 " queries",
@@ -65,8 +65,7 @@ ota_status ota_resolve_masses(ota_resolved *r, ota_error *error) {
     }
     if (ota_array_present(&p->column_mass)) {
         const int64_t want[4] = {r->batch, r->heads, 1, r->keys};
-        TRY(ota_check_vector(&p->column_mass, "column_mass", want, true, 0.0, false, DBL_MAX,
-                             error));
+        TRY(ota_check_masses(&p->column_mass, "column_mass", want, error));
         if (p->column_mass.size[3] != r->keys) {
             return ota_fail(error, OTA_EINVAL, "column_mass", "give one mass per key",
                             "column_mass has %" PRId64 " entries for %" PRId64 " keys",

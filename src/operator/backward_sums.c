@@ -3,6 +3,7 @@
  * depends on threads, and rounded once at the end. */
 #include "backward.h"
 
+#include <float.h>
 #include <math.h>
 #include <string.h>
 
@@ -212,11 +213,17 @@ void ota_sums_of_masses(const ota_backward_job *job, const ota_mass_rule *rule) 
     if (!tells) memset(of_columns, 0, (size_t)m * sizeof *of_columns);
 }
 
+/* Of column j of the plan, where masses are given. */
+static double given_mass(const ota_backward_job *job, int64_t j) {
+    const ota_resolved *r = &job->plan->resolved;
+    return job->plan->strategy.transposed ? ota_row_mass(r, job->batch, job->head, j)
+                                          : ota_column_mass(r, job->batch, job->head, j, 1.0);
+}
+
 double ota_sums_missed(const ota_backward_job *job, const ota_mass_rule *rule) {
     const ota_resolved *r = &job->plan->resolved;
     const ota_problem *p = &r->problem;
-    const bool transposed = job->plan->strategy.transposed;
-    const ota_array *given = transposed ? &p->row_mass : &p->column_mass;
+    const ota_array *given = job->plan->strategy.transposed ? &p->row_mass : &p->column_mass;
     const ota_column_rule_row *column_rule = ota_column_rule_of(p->columns);
     const int64_t m = job->plan->strategy.columns;
     ota_column_parameters key = ota_column_parameters_of(p);
@@ -229,12 +236,17 @@ double ota_sums_missed(const ota_backward_job *job, const ota_mass_rule *rule) {
         return 0.0;
     if (!ota_array_present(given) && job->parameters.sink > -INFINITY) return 0.0;
     if (ota_rule_is(column_rule, OTA_RULE_BALANCED)) key.floor = 1.0;
+    double asked = 0.0;
+    for (int64_t j = 0; j < m && ota_array_present(given); j++) asked += given_mass(job, j);
+    /* The solve scales masses whose totals rounding may have parted. */
+    const bool scales = ota_rule_is(column_rule, OTA_RULE_BALANCED) && asked > 0.0 &&
+                        !(job->parameters.sink > -INFINITY) &&
+                        fabs(asked - total) > DBL_EPSILON * (double)m * total;
     for (int64_t j = 0; j < m; j++) {
         const double sum = rule->column_sum[j];
         double mass = sum > 0.0 ? total / count : 0.0;
-        if (ota_array_present(given))
-            mass = transposed ? ota_row_mass(r, job->batch, job->head, j)
-                              : ota_column_mass(r, job->batch, job->head, j, mass);
+        if (ota_array_present(given)) mass = given_mass(job, j);
+        if (scales) mass *= total / asked;
         const double most = ota_column_target(p, mass);
         missed += fmax(0.0, fmax(sum - most, key.floor * most - sum));
     }

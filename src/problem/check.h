@@ -27,6 +27,9 @@ ota_status ota_check_shape(const ota_array *a, const char *field, const int64_t 
 ota_status ota_check_vector(const ota_array *a, const char *field, const int64_t want[4],
                             bool broadcasts, double low, bool positive, double high,
                             ota_error *error);
+/* Masses [batch|1][heads|1][1][length] of at least 0. */
+ota_status ota_check_masses(const ota_array *a, const char *field, const int64_t want[4],
+                            ota_error *error);
 ota_status ota_check_number(double value, const char *field, double low, bool open_low, double high,
                             bool open_high, ota_error *error);
 

@@ -1,4 +1,5 @@
 /* What every check asks: is this array, this vector, this number one that can be used? */
+#include <float.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -128,12 +129,9 @@ ota_status ota_check_call_array(const ota_array *a, const ota_call_array *need, 
 }
 
 /* A vector of finite numbers in [low, high]; `positive` excludes low itself. */
-ota_status ota_check_vector(const ota_array *a, const char *field, const int64_t want[4],
-                            bool broadcasts, double low, bool positive, double high,
-                            ota_error *error) {
-    TRY(ota_check_array(a, field, error));
-    if (!ota_is_wide(a->type)) return ota_wrong_type(field, a->type, "f64 or f32", error);
-    TRY(ota_check_shape(a, field, want, broadcasts, error));
+/* Entries from `low`, above it where `positive`, to `high`. */
+static ota_status check_entries(const ota_array *a, const char *field, double low, bool positive,
+                                double high, ota_error *error) {
     for (int64_t b = 0; b < a->size[0]; b++) {
         for (int64_t h = 0; h < a->size[1]; h++) {
             for (int64_t k = 0; k < a->size[3] && a->size[2] > 0; k++) {
@@ -146,6 +144,24 @@ ota_status ota_check_vector(const ota_array *a, const char *field, const int64_t
         }
     }
     return OTA_OK;
+}
+
+ota_status ota_check_vector(const ota_array *a, const char *field, const int64_t want[4],
+                            bool broadcasts, double low, bool positive, double high,
+                            ota_error *error) {
+    TRY(ota_check_array(a, field, error));
+    if (!ota_is_wide(a->type)) return ota_wrong_type(field, a->type, "f64 or f32", error);
+    TRY(ota_check_shape(a, field, want, broadcasts, error));
+    return check_entries(a, field, low, positive, high, error);
+}
+
+ota_status ota_check_masses(const ota_array *a, const char *field, const int64_t want[4],
+                            ota_error *error) {
+    TRY(ota_check_array(a, field, error));
+    if (!ota_is_float(a->type))
+        return ota_wrong_type(field, a->type, "f64, f32, bf16 or f16", error);
+    TRY(ota_check_shape(a, field, want, true, error));
+    return check_entries(a, field, 0.0, false, DBL_MAX, error);
 }
 
 ota_status ota_check_number(double value, const char *field, double low, bool open_low, double high,

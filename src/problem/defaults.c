@@ -42,14 +42,18 @@ double ota_column_mass(const ota_resolved *r, int64_t batch, int64_t head, int64
     return ota_array_present(mass) ? ota_array_get(mass, batch, head, 0, key) : otherwise;
 }
 
-/* Masses in f32 were rounded one by one, and summed in it when they were normalised. */
-static bool is_narrow(const ota_array *mass) {
-    return ota_array_present(mass) && mass->type != OTA_F64;
+/* Masses in f32 were rounded one by one, and summed in it when they were normalised; those of two bytes may all have been
+ * rounded to one side. */
+static double tolerance_of(const ota_array *mass) {
+    static const double tolerances[] = {
+        [OTA_F64] = 1e-12, [OTA_F32] = 1e-6, [OTA_BF16] = 0x1p-7, [OTA_F16] = 0x1p-10};
+    return ota_array_present(mass) ? tolerances[mass->type] : 0.0;
 }
 
 double ota_mass_tolerance(const ota_resolved *r) {
-    const bool narrow = is_narrow(&r->problem.row_mass) || is_narrow(&r->problem.column_mass);
-    return narrow || r->type != OTA_F64 ? 1e-6 : 1e-12;
+    const double given =
+        fmax(tolerance_of(&r->problem.row_mass), tolerance_of(&r->problem.column_mass));
+    return fmax(given, r->type != OTA_F64 ? 1e-6 : 1e-12);
 }
 
 double ota_key_lambda(const ota_resolved *r, int64_t key) {

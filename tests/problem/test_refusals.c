@@ -262,7 +262,7 @@ SPOIL(scale_nan, s->problem.scale = NAN)
 SPOIL(temperature_subnormal, s->problem.temperature = 1e-310)
 SPOIL(temperature_negative, s->problem.temperature = -1)
 SPOIL(temperature_nan, s->problem.temperature = NAN)
-SPOIL(mass_type, s->problem.row_mass = ota_array_of(s->elements, OTA_F16, 1, 1, 1, N))
+SPOIL(mass_type, s->problem.row_mass = ota_array_of(s->elements, OTA_BOOL, 1, 1, 1, N))
 SPOIL(mass_shape, s->problem.row_mass = ota_array_of(s->elements, OTA_F64, 1, 1, 1, N + 1))
 static void mass_negative(stage *s) {
     s->problem.row_mass = ota_array_of(s->elements + N * M, OTA_F64, 1, 1, 1, N);
@@ -421,7 +421,7 @@ static const problem_row problems[] = {
     ROW(caps_infinite, OTA_OK, ""),
     ROW(temperature_negative, OTA_EINVAL, "temperature is -1, wanted a finite number > 0"),
     ROW(temperature_nan, OTA_EINVAL, "temperature is nan"),
-    ROW(mass_type, OTA_EINVAL, "row_mass has type 4, wanted f64 or f32"),
+    ROW(mass_type, OTA_EINVAL, "row_mass has type 5, wanted f64, f32, bf16 or f16"),
     ROW(mass_shape, OTA_EINVAL, "row_mass has shape [1, 1, 1, 4] where [1, 1, 1, 3] is needed"),
     ROW(mass_negative, OTA_EINVAL, "row_mass[1] is -1, wanted at least 0"),
     ROW(mass_nan, OTA_EINVAL, "row_mass[2] is nan, wanted at least 0"),

@@ -405,3 +405,22 @@ def test_plans_are_kept_between_calls(method: str, rng: np.random.Generator) -> 
     inputs = [(3, 1.0, rng.standard_normal((1, 2, 3, 4))) for _ in range(24)]
     with concurrent.futures.ThreadPoolExecutor(4) as pool:
         list(pool.map(lambda given: once(*given), inputs))
+
+
+@pytest.mark.parametrize("method", ["softmax/exact", "entmax:1.5/exact", "softmax/capped:2"])
+def test_gradients_by_masses_of_zero(method: str) -> None:
+    rng = np.random.default_rng(2)
+    q, k, v, w = (rng.standard_normal((4, 3)).astype(np.float32) for _ in range(4))
+    a = np.array([0.0, 0.3, 0.3, 0.4], np.float32)
+    b = np.array([0.25, 0.25, 0.5, 0.0], np.float32)
+
+    def value(rows: Any, columns: Any) -> Any:
+        return (otattn.jax.attention(q, k, v, method=method, row_mass=rows, column_mass=columns) * w).sum()
+
+    rows, columns = (torch.from_numpy(x).requires_grad_() for x in (a, b))
+    given = (torch.from_numpy(x)[None, None] for x in (q, k, v))
+    out = otattn.attention(*given, method=method, row_mass=rows, column_mass=columns)[0, 0]
+    expected = torch.autograd.grad((out * torch.from_numpy(w)).sum(), (rows, columns))
+    for found in (jax.grad(value, (0, 1))(a, b), jax.jit(jax.grad(value, (0, 1)))(a, b)):
+        for one, other in zip(found, expected, strict=True):
+            assert np.abs(np.asarray(one) - other.numpy()).max() <= 1e-4

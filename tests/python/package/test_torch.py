@@ -545,3 +545,69 @@ def test_the_old_exporter_of_onnx_names_the_operator() -> None:
         module(x, x, x)
     with pytest.raises(Exception, match="otattn::solve"):
         torch.onnx.export(module, (x, x, x), io.BytesIO(), dynamo=False)
+
+
+FOUR = torch.tensor([0.3, 0.0, 0.4, 0.3], dtype=torch.float64)
+
+
+@pytest.mark.parametrize("what", ["coupling", "attention"])
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+@pytest.mark.parametrize(
+    "method",
+    [
+        "softmax",
+        "softmax/exact",
+        "softmax/capped:2",
+        "softmax/bounded:0.5,2",
+        "entmax:1.5/exact",
+        "entmax:1.5/capped:1.5",
+        "sparsemax",
+        "sparsemax/exact",
+        "softmax/exact{rounds=5}",
+    ],
+)
+def test_gradients_by_masses_of_zero(method: str, dtype: torch.dtype, what: str) -> None:
+    # Those of a mass that begins to grow: of a difference from there, for rows and for columns.
+    generator = torch.Generator().manual_seed(3)
+    s, w, v = (torch.randn(4, 4, dtype=torch.float64, generator=generator) for _ in range(3))
+    coupled = "/" in method
+
+    def value(a: Any, b: Any, kind: torch.dtype = torch.float64) -> Any:
+        masses = {"row_mass": a.to(kind)} | ({"column_mass": b.to(kind)} if coupled else {})
+        options = {} if "rounds" in method or not coupled or kind != torch.float64 else {"tolerance": 1e-13}
+        if what == "coupling":
+            return (otattn.coupling(s.to(kind), method=method, **masses, **options) * w).sum()
+        q, k, x = (x.to(kind)[None, None] for x in (s, s.T, v))
+        return (otattn.attention(q, k, x, method=method, **masses, **options) * w).sum()
+
+    a, b = FOUR.clone().requires_grad_(), FOUR.flip(0).clone().requires_grad_()
+    slopes = torch.autograd.grad(value(a, b, dtype), (a, b) if coupled else (a,))
+    for x, slope in zip((a, b), slopes, strict=False):
+        empty = int((x == 0).nonzero()[0])
+        step = torch.zeros(4, dtype=torch.float64)
+        step[empty], step[3 - empty] = 1e-7, -1e-7
+        with torch.no_grad():
+            moved = value(a + step, b) if x is a else value(a, b + step)
+            growth = (moved - value(a, b)) / 1e-7
+        close = 2e-5 if dtype == torch.float64 else 5e-3
+        assert abs(float(slope[empty] - slope[3 - empty] - growth)) <= close * (1 + abs(float(growth)))
+    # Along a direction, too.
+    if dtype == torch.float64 and what == "coupling":
+        direction = (step, torch.zeros_like(step)) if not coupled else (torch.zeros_like(step), step)
+        _, along = torch.func.jvp(value, (a.detach(), b.detach()), direction)
+        if coupled:
+            assert abs(float(along) - float((slopes[1] * step).sum())) <= 1e-11
+
+
+@pytest.mark.parametrize("kind", [torch.float16, torch.bfloat16])
+def test_totals_of_narrow_masses_differ_by_their_rounding(kind: torch.dtype) -> None:
+    scores = torch.randn(7, 3, generator=torch.Generator().manual_seed(5))
+    a, b = torch.full((7,), 1 / 7, dtype=kind), torch.tensor([0.1, 0.7, 0.2], dtype=kind)
+    assert abs(float(a.double().sum() - b.double().sum())) > 1e-4
+    rows, columns = a.clone().requires_grad_(), b.clone().requires_grad_()
+    plan = otattn.coupling(scores, method="softmax/exact", row_mass=rows, column_mass=columns)
+    assert (plan.sum(1) - a.float()).abs().max() <= 1e-5
+    slopes = torch.autograd.grad((plan * scores).sum(), (rows, columns))
+    assert all(x.dtype == kind and x.isfinite().all() for x in slopes)
+    with pytest.raises(otattn.Infeasible):
+        otattn.coupling(scores, method="softmax/exact", row_mass=a, column_mass=b * 1.05)
