@@ -42,11 +42,11 @@ const drawNumbers = (seed) => {
 
 const drawCloud = (seed, queries, keys) => {
   const next = drawNumbers(seed);
-  const spread = (x, y, wide) => [x + wide * (next() - 0.5), y + wide * (next() - 0.5)];
+  const spread = (x) => [x + 0.5 * (next() - 0.5), 0.5 + 0.85 * (next() - 0.5)];
   const inside = (point) => point.map((at) => Math.round(1000 * Math.min(1, Math.max(0, at))) / 1000);
   return {
-    queries: Array.from({ length: queries }, () => inside(spread(0.28, 0.5, 0.5))),
-    keys: Array.from({ length: keys }, () => inside(spread(0.7, 0.5, 0.55))),
+    queries: Array.from({ length: queries }, () => inside(spread(0.28))),
+    keys: Array.from({ length: keys }, () => inside(spread(0.72))),
   };
 };
 

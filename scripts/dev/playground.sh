@@ -61,6 +61,9 @@ make_playground() {
     mkdir -p "$wasm/zig" "$wasm/sources"
     zig=$("$venv/bin/python" -c 'import pathlib, ziglang; print(pathlib.Path(ziglang.__file__).parent / "zig")')
     export ZIG_GLOBAL_CACHE_DIR=$wasm/cache ZIG_LOCAL_CACHE_DIR=$wasm/cache
+    # The commands are new on every clean machine; what compiles is the package.
+    CCACHE_COMPILERCHECK=string:$(tail -n 1 web/requirements.txt)
+    export CCACHE_COMPILERCHECK
     write_command cc "$zig" cc -target wasm32-wasi
     write_command ar "$zig" ar
     write_command ranlib "$zig" ranlib
