@@ -3,7 +3,11 @@
  * A library of its own, libotattn_spectra, built where LAPACKE is found; everything else works without.
  * Matrices are dense, row-major, double precision and finite; they are read, never written. The caller
  * owns every array; each call allocates a few copies of its matrix. Calls return an ota_status and, when
- * `error` is not NULL, one sentence that names the field and the value. */
+ * `error` is not NULL, one sentence that names the field and the value.
+ *
+ * Nothing ends a call early: LAPACK cannot be asked to. Of n rows and columns on one core (with OpenBLAS on an AMD EPYC;
+ * n = 1000) singular values take 0.13 n^3 ns, with vectors 0.31 n^3, moduli of eigenvalues 0.38 n^3, eigenvalues of a
+ * symmetric matrix with vectors 0.14 n^3: 24 s at 4000 are the most. */
 #ifndef OTATTN_SPECTRA_H
 #define OTATTN_SPECTRA_H
 

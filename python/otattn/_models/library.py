@@ -11,7 +11,13 @@ from typing import Any
 from .._library import FOLDER, load
 from .._model_structs import CALLS, Text
 
-_LONG = ("ota_model_open", "ota_session_create", "ota_session_run", "ota_session_logits")
+_LONG = (
+    "ota_model_open",
+    "ota_session_create",
+    "ota_session_run",
+    "ota_session_logits",
+    "ota_tokenizer_encode_with",
+)
 
 
 @functools.cache

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -82,6 +83,29 @@ def test_ctrl_c_ends_a_call(name: str) -> None:
     """KeyboardInterrupt in the call, not behind the minutes that it would take."""
     setup, call = _CALLS[name]
     assert _run(_CALL.format(setup=setup, call=call)) == "interrupted True\n"
+
+
+def test_ctrl_c_ends_encoding(tmp_path: Path) -> None:
+    """Within the call, which by itself takes ten times as long as it is let."""
+    (tmp_path / "vocab.txt").write_text("[UNK]\n[CLS]\n[SEP]\n[PAD]\n[MASK]\nab\ncd\n")
+    code = f"""
+import os, signal, threading, time
+import otattn
+signal.signal(signal.SIGINT, signal.default_int_handler)
+tokenizer = otattn.Tokenizer({str(tmp_path / "vocab.txt")!r})
+text = "ab cd " * 2000000
+began = time.perf_counter()
+tokenizer.encode(text)
+whole = time.perf_counter() - began
+threading.Timer(0.1 * whole, os.kill, (os.getpid(), signal.SIGINT)).start()
+began = time.perf_counter()
+try:
+    tokenizer.encode(text)
+    print("not interrupted")
+except KeyboardInterrupt:
+    print("interrupted", time.perf_counter() - began < 0.6 * whole)
+"""
+    assert _run(code) == "interrupted True\n"
 
 
 def test_a_handler_that_wants_nothing() -> None:
