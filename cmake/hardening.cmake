@@ -16,4 +16,4 @@ endif()
 add_compile_options(-fstack-protector-strong)
 # Only where there is optimisation, which it needs; some compilers set a level of their own.
 add_compile_options("$<$<CONFIG:Release,RelWithDebInfo,MinSizeRel>:-U_FORTIFY_SOURCE;-D_FORTIFY_SOURCE=2>")
-add_link_options(LINKER:-z,relro LINKER:-z,now LINKER:-z,noexecstack)
+add_link_options(${OTATTN_LINK_hardening})

@@ -11,11 +11,10 @@ set(OTATTN_SPECTRA OFF)
 
 add_library(otattn_python SHARED ${library_objects}
     ${OTATTN_ANALYSIS_SOURCES} ${analysis_levels} python/native/jax_handler.c python/native/jax_plans.c)
-set_target_properties(otattn_python PROPERTIES OUTPUT_NAME otattn_python
-    LINK_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/cmake/otattn.map")
+set_target_properties(otattn_python PROPERTIES OUTPUT_NAME otattn_python)
 target_include_directories(otattn_python PUBLIC include PRIVATE src "${PROJECT_SOURCE_DIR}")
-target_link_options(otattn_python PRIVATE
-    "LINKER:--version-script=${CMAKE_CURRENT_SOURCE_DIR}/cmake/otattn.map" LINKER:--gc-sections)
+otattn_exports(otattn_python)
+target_link_options(otattn_python PRIVATE ${OTATTN_LINK_gc_sections})
 target_link_libraries(otattn_python PUBLIC m PRIVATE Threads::Threads)
 install(TARGETS otattn_python LIBRARY DESTINATION otattn COMPONENT python)
 # otattn.show draws with the figures of the program's reports.
@@ -34,7 +33,7 @@ target_include_directories(otattn_native PRIVATE include)
 target_include_directories(otattn_native SYSTEM PRIVATE ${Python_INCLUDE_DIRS} ${Python_NumPy_INCLUDE_DIRS})
 target_link_libraries(otattn_native PRIVATE otattn_python)
 # Named although nothing of it is called: the check of wheels reads there which C library they are for.
-target_link_options(otattn_native PRIVATE LINKER:--no-as-needed)
+target_link_options(otattn_native PRIVATE ${OTATTN_LINK_as_needed_off})
 target_link_libraries(otattn_native PRIVATE c)
 install(TARGETS otattn_native LIBRARY DESTINATION otattn COMPONENT python)
 

@@ -6,10 +6,9 @@ file(WRITE "${CMAKE_CURRENT_BINARY_DIR}/missing.txt" "${missing_packages}")
 install(FILES "${CMAKE_CURRENT_BINARY_DIR}/missing.txt" DESTINATION otattn COMPONENT python)
 
 if(TARGET otattn_model)
-    set_target_properties(otattn_model PROPERTIES BUILD_WITH_INSTALL_RPATH ON INSTALL_RPATH "$ORIGIN"
-        LINK_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/cmake/otattn.map")
-    target_link_options(otattn_model PRIVATE
-        "LINKER:--version-script=${CMAKE_CURRENT_SOURCE_DIR}/cmake/otattn.map" LINKER:--gc-sections)
+    set_target_properties(otattn_model PROPERTIES BUILD_WITH_INSTALL_RPATH ON INSTALL_RPATH "$ORIGIN")
+    otattn_exports(otattn_model)
+    target_link_options(otattn_model PRIVATE ${OTATTN_LINK_gc_sections})
     install(TARGETS otattn_model LIBRARY DESTINATION otattn COMPONENT python)
     add_dependencies(otattn_package otattn_model)
 endif()

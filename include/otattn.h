@@ -49,7 +49,12 @@
 #define OTA_VERSION_PATCH 0
 #define OTA_VERSION_STRING "0.1.0"
 
-#if defined(__GNUC__)
+/* On Windows OTATTN_BUILD marks what a DLL exports; programs that link the DLL may define OTATTN_SHARED. */
+#if defined(_WIN32) && defined(OTATTN_BUILD)
+#define OTA_API __declspec(dllexport)
+#elif defined(_WIN32) && defined(OTATTN_SHARED)
+#define OTA_API __declspec(dllimport)
+#elif defined(__GNUC__) && !defined(_WIN32)
 #define OTA_API __attribute__((visibility("default")))
 #else
 #define OTA_API
@@ -111,6 +116,10 @@ OTA_API const char *ota_status_word(ota_status status);
 OTA_API const char *ota_status_text(ota_status status);
 /* "MAJOR.MINOR.PATCH" of the library that is running. */
 OTA_API const char *ota_version(void);
+
+/* The processors that this process may use, at least 1: its affinity mask, bounded by the CPU quota of its control groups, version
+ * 1 or 2. Where threads is 0 a call takes as many. */
+OTA_API int ota_processors(void);
 
 /* ---- arrays --------------------------------------------------------------------------------- */
 

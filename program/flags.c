@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "program.h"
+#include "src/base/integers.h"
 
 /* ---- numbers ---- */
 
@@ -260,6 +261,22 @@ static int parse_flag(cli_context *context, int argc, char **argv, int *next, cl
     return cli_set_flag(&context->settings, flag, value, &context->error);
 }
 
+/* Where --threads is not given, OMP_NUM_THREADS says how many, of a list of them the first; what is no such number says nothing. */
+static void take_environment(cli_settings *settings) {
+    const char *text = getenv("OMP_NUM_THREADS");
+    cli_whole *threads = &settings->machine.threads;
+    char first[16];
+    if (threads->given || text == NULL) return;
+    while (*text == ' ') text++;
+    const size_t length = strcspn(text, ", ");
+    if (length >= sizeof first) return;
+    memcpy(first, text, length);
+    first[length] = '\0';
+    int64_t number;
+    if (!cli_integer(first, &number) || number < 1) return;
+    *threads = (cli_whole){.given = true, .value = ota_int_min(number, CLI_THREADS_MAX)};
+}
+
 int cli_parse(cli_context *context, int argc, char **argv) {
     /* Known before the first error, so that every refusal can be said in JSON. */
     for (int k = 0; k < argc && strcmp(argv[k], "--") != 0; k++) {
@@ -289,5 +306,6 @@ int cli_parse(cli_context *context, int argc, char **argv) {
         return cli_refuse_flag(context, "operands", hint, "%s needs %s", command->name,
                                command->operands);
     }
+    take_environment(&context->settings);
     return 0;
 }

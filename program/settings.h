@@ -7,7 +7,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { CLI_MAX_LIST = 8 };
+enum { CLI_MAX_LIST = 8, CLI_THREADS_MAX = 4096 };
 
 typedef struct cli_real {
     double value;

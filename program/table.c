@@ -358,7 +358,7 @@ const cli_flag cli_flags[] = {
          "rows", .choices = "rows"),
     FLAG(natural, "threads", machine.threads, SOLVE | ASSIGN | DEMO | BENCH | RUN, MACHINE,
          "how many threads; no result depends on it", "N", .letter = 'j',
-         .standard = "all processors", .sets = "threads"),
+         .standard = "OMP_NUM_THREADS, else all processors", .sets = "threads"),
     FLAG(choice, "cpu", machine.cpu, SOLVE | ASSIGN | DEMO | BENCH | RUN, MACHINE,
          "use no newer instructions", "LEVEL",
          .choices = "portable avx2 avx512 avx512bf16 amx neon", .standard = "the newest here",

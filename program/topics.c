@@ -178,6 +178,7 @@ const cli_topic cli_topics[] = {
      "With --json a failure is one object on standard output, too: command, status, error, field, "
      "hint.\n"},
     {"environment", "environment variables",
+     "  OMP_NUM_THREADS  how many threads, where --threads is not given\n"
      "  NO_COLOR         no colours\n"
      "  CLICOLOR_FORCE   colours even when the output is no terminal\n"
      "  TERM             'dumb' turns colours and progress lines off\n"

@@ -1360,6 +1360,7 @@ CALLS = {
     "ota_status_word": "si status",
     "ota_status_text": "si status",
     "ota_version": "s",
+    "ota_processors": "i",
     "ota_type_bytes": "zi type",
     "ota_array_of": "apillll type batch heads rows columns",
     "ota_method_parse": "isppp",

@@ -7,9 +7,22 @@ import contextvars
 import os
 from collections.abc import Callable, Iterator
 
+from ._library import library
+
 # 0: as many as the process may use.
 _limit: contextvars.ContextVar[int] = contextvars.ContextVar("otattn_threads", default=0)
 _process_limit = 0
+_THREADS_MAX = 4096
+
+
+def _wanted(text: str | None) -> int:
+    """The number in OMP_NUM_THREADS, of a list of them the first, or 0 where there is none."""
+    first = (text or "").partition(",")[0].strip()
+    return min(int(first), _THREADS_MAX) if first.isascii() and first.isdecimal() else 0
+
+
+# As OpenMP does: read once, in the beginning.
+_environment = _wanted(os.environ.get("OMP_NUM_THREADS"))
 
 
 def _nobody() -> int:
@@ -27,14 +40,16 @@ def follow(number: Callable[[], int]) -> None:
 
 def thread_limit() -> int:
     """What goes into the library's options: 0 leaves the choice to it."""
-    return _limit.get() or _process_limit or _followed()
+    return _limit.get() or _process_limit or _followed() or _environment
 
 
 def set_num_threads(n: int) -> None:
     """Sets the number of threads of later calls of this process.
 
     0, as it is at first, means torch's own number (``torch.set_num_threads``) from the first call with
-    tensors on, and all CPUs that the process may use before.
+    tensors on. Before, it means the number in the environment variable OMP_NUM_THREADS as the package is
+    imported, and without one all processors that the process may use: its affinity mask, bounded by the
+    quota of its control groups.
 
     Examples
     --------
@@ -50,7 +65,7 @@ def set_num_threads(n: int) -> None:
 
 def get_num_threads() -> int:
     """The number of threads a call made here would use."""
-    return thread_limit() or _available()
+    return thread_limit() or int(library.ota_processors())
 
 
 @contextlib.contextmanager
@@ -77,9 +92,3 @@ def _checked(n: int) -> int:
     if n < 0 or n > 1 << 20:
         raise ValueError(f"n is {n}, wanted 0 (all) or more")
     return n
-
-
-def _available() -> int:
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1

@@ -2,6 +2,8 @@
 # ./dev campaign: what is too long for CI.
 # shellcheck source=scripts/dev/common.sh
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
+# shellcheck source=scripts/dev/cross.sh
+source "$(dirname "${BASH_SOURCE[0]}")/cross.sh"
 # shellcheck source=scripts/dev/faults.sh
 source "$(dirname "${BASH_SOURCE[0]}")/faults.sh"
 # shellcheck source=scripts/dev/fuzz.sh
@@ -33,7 +35,7 @@ long_documents() {
 
 do_campaign() {
     local seconds=${OTATTN_FUZZ_SECONDS:-300}
-    need "${packages_test[@]}" "${packages_fuzz[@]}"
+    need "${packages_test[@]}" "${packages_fuzz[@]}" "${packages_cross[@]}"
     build_all -DOTATTN_TESTS=ON
     must_have_python_packages tests/requirements.txt
     # Without the trained models their tests are skipped, and counted so.
@@ -55,6 +57,7 @@ do_campaign() {
     step verify-faults "$build/faults/otattn" verify --self-test
     tail -n 1 "$log/step-verify-faults"
     faults
+    cross
     say "planting all known faults, and 200 drawn ones"
     step mutants-known python3 tests/mutate_known.py --all
     step mutants mutants --count 200 --thorough

@@ -28,6 +28,8 @@ packages_playground=(cmake make pkg-config)
 # shellcheck disable=SC2034
 packages_neon=(gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user cmake make)
 # shellcheck disable=SC2034
+packages_cross=(qemu-user wine64 cmake make)
+# shellcheck disable=SC2034
 declare -A packages_ranks=([openmpi]="openmpi-bin libopenmpi-dev" [mpich]="mpich libmpich-dev")
 # shellcheck disable=SC2034
 packages_lint=(clang-format shellcheck)

@@ -71,7 +71,7 @@ typedef struct ota_pool ota_pool;
 
 #define OTA_THREADS_MAX 4096
 
-/* `threads` counts the calling thread; 0 takes ota_cpu_count(). Where threads cannot be had the pool
+/* `threads` counts the calling thread; 0 takes ota_processors(). Where threads cannot be had the pool
  * is smaller. An executor (borrowed until ota_pool_free) replaces own threads and sets the count.
  * OTA_OK, OTA_EINVAL or OTA_ENOMEM; *pool is NULL on failure. */
 ota_status ota_pool_create(ota_pool **pool, int threads, const ota_executor *executor);
@@ -87,10 +87,7 @@ int ota_pool_threads(const ota_pool *pool);
 void ota_parallel(ota_pool *pool, int64_t count,
                   void (*body)(void *context, int64_t index, int worker), void *context);
 
-/* CPUs this process may use: the affinity mask, bounded by the cgroup's quota; at least 1. */
-int ota_cpu_count(void);
-
-/* The quota alone: the smallest ceil(quota / period) over the control group named in `membership`
+/* Of ota_processors (otattn.h) the quota alone: the smallest ceil(quota / period) over the control group named in `membership`
  * (the format of /proc/self/cgroup) and its parents below `root`, version 1 or 2; 0 = no quota. */
 int ota_cgroup_cpus(const char *membership, const char *root);
 

@@ -90,7 +90,7 @@ int ota_cgroup_cpus(const char *membership, const char *root) {
     return limit;
 }
 
-int ota_cpu_count(void) {
+int ota_processors(void) {
     return smaller_limit(ota_system_processors(),
                          ota_cgroup_cpus("/proc/self/cgroup", "/sys/fs/cgroup"));
 }

@@ -1,6 +1,5 @@
 /* system_windows.c: system.h on Windows, from version 10 on. */
 #define WIN32_LEAN_AND_MEAN
-#define _WIN32_WINNT 0x0A00
 #include "system.h"
 
 #include <windows.h>

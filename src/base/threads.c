@@ -287,7 +287,7 @@ ota_status ota_pool_create(ota_pool **result, int threads, const ota_executor *e
     }
     if (executor != NULL) threads = executor->threads;
     /* Reading the control group takes as long as a small problem: not for a single thread. */
-    const int cpus = threads == 1 ? 1 : ota_cpu_count();
+    const int cpus = threads == 1 ? 1 : ota_processors();
     if (threads == 0) {
         threads = cpus;
         if (threads > OTA_THREADS_MAX) threads = OTA_THREADS_MAX;

@@ -64,5 +64,7 @@ static inline int bare_run(const struct CMUnitTest *tests, int count, int (*setu
 
 #define cmocka_run_group_tests_name(name, tests, setup, teardown)                                  \
     bare_run(tests, (int)(sizeof(tests) / sizeof((tests)[0])), setup)
+#define cmocka_run_group_tests(tests, setup, teardown)                                             \
+    cmocka_run_group_tests_name(#tests, tests, setup, teardown)
 
 #endif

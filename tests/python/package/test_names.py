@@ -100,6 +100,31 @@ def test_every_public_name_is_there() -> None:
         otattn.atention  # noqa: B018
 
 
+THREADS_OF_THE_ENVIRONMENT = """
+import numpy, otattn
+x = numpy.zeros((1, 1, 4, 2))
+print(otattn.get_num_threads(), otattn.Plan(x, x, x).threads, end=" ")
+otattn.set_num_threads(2)
+print(otattn.get_num_threads())
+"""
+
+
+@pytest.mark.parametrize(
+    "text, number", [("3", 3), (" 5,2", 5), ("", 0), ("0", 0), ("-1", 0), ("many", 0), ("1e2", 0), (None, 0)]
+)
+def test_threads_of_the_environment(text: str | None, number: int) -> None:
+    plain = {name: value for name, value in os.environ.items() if name != "OMP_NUM_THREADS"}
+    found = subprocess.run(
+        [sys.executable, "-c", THREADS_OF_THE_ENVIRONMENT],
+        env=plain if text is None else plain | {"OMP_NUM_THREADS": text},
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.split()
+    wanted = number or otattn._library.library.ota_processors()
+    assert [int(word) for word in found] == [wanted, wanted, 2]
+
+
 def test_threads() -> None:
     whole = otattn.get_num_threads()
     x = np.random.default_rng(0).standard_normal((2, 2, 64, 8))

@@ -236,6 +236,18 @@ def test_json_of_plan_and_attend(tmp_path: Path) -> None:
     assert result["outputs"] == {}
 
 
+def test_threads_of_the_environment(tmp_path: Path) -> None:
+    fixed_files(tmp_path)
+
+    def threads(text: str, *flags: str) -> int:
+        found = run(tmp_path, "plan", "S.npy", "--json", *flags, OMP_NUM_THREADS=text)
+        return int(json.loads(found.stdout)["how"]["threads"])
+
+    whole = threads("")
+    assert [threads(text) for text in ("3", " 5,2", "0", "-2", "many", "3x", "1e2")] == [3, 5, *[whole] * 5]
+    assert threads("3", "--threads", "2") == 2
+
+
 def test_masks_of_numbers(tmp_path: Path) -> None:
     """The least number of the type forbids; -1e9 does not, and a warning tells where it was meant to."""
     scores = np.random.default_rng(0).normal(size=(5, 5))

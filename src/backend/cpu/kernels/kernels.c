@@ -56,6 +56,6 @@ int64_t ota_attend_scratch(int64_t values_width) {
         !ota_size_add(numbers, OTA_ROW_BLOCK * OTA_KEY_TILE, &numbers))
         numbers = SIZE_MAX;
     /* No arena has room for so many. */
-    const size_t most = INT64_MAX / 2;
+    const size_t most = PTRDIFF_MAX / 2;
     return (int64_t)ota_size_min(numbers, most);
 }

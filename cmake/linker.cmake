@@ -1,0 +1,39 @@
+# Options of the linker, by what the linker is: OTATTN_LINK_NAME is empty where it has none such.
+#
+#   hardening      tables of addresses read-only, no executable stack; elsewhere than in ELF that is how things are
+#   gc_sections    leaves out what nothing reaches
+#   no_undefined   a library with a name that nothing defines is an error; elsewhere than in ELF it always is
+#   as_needed_off  libraries are named although nothing of them is called
+
+include(CheckLinkerFlag)
+
+# otattn_link_options(NAME OPTION...)
+function(otattn_link_options name)
+    check_linker_flag(C "${ARGN}" OTATTN_LINKS_${name})
+    if(OTATTN_LINKS_${name})
+        set(OTATTN_LINK_${name} "${ARGN}" PARENT_SCOPE)
+    else()
+        set(OTATTN_LINK_${name} "" PARENT_SCOPE)
+    endif()
+endfunction()
+
+otattn_link_options(gc_sections LINKER:--gc-sections)
+if(WIN32 OR APPLE)
+    set(OTATTN_LINK_hardening "")
+    set(OTATTN_LINK_no_undefined "")
+    set(OTATTN_LINK_as_needed_off "")
+    set(OTATTN_LINK_map "")
+else()
+    otattn_link_options(hardening LINKER:-z,relro LINKER:-z,now LINKER:-z,noexecstack)
+    otattn_link_options(no_undefined LINKER:--no-undefined)
+    otattn_link_options(as_needed_off LINKER:--no-as-needed)
+    otattn_link_options(map "LINKER:--version-script=${CMAKE_CURRENT_SOURCE_DIR}/cmake/otattn.map")
+endif()
+
+# otattn_exports(LIBRARY): a shared library shows what OTA_API marks and nothing else, under a version where there are some.
+function(otattn_exports library)
+    if(OTATTN_LINK_map)
+        target_link_options(${library} PRIVATE ${OTATTN_LINK_map})
+        set_target_properties(${library} PROPERTIES LINK_DEPENDS "${PROJECT_SOURCE_DIR}/cmake/otattn.map")
+    endif()
+endfunction()

@@ -1,0 +1,26 @@
+# Toolchain: Zig's clang and its C libraries as cross compiler, for -DOTATTN_TARGET=x86_64-linux-gnu.2.17 and the like.
+#
+# OTATTN_ZIG is a folder with `cc`, `ar` and `ranlib`, which scripts/dev/cross.sh writes: commands of one word, as compiler
+# caches want them.
+
+list(APPEND CMAKE_TRY_COMPILE_PLATFORM_VARIABLES OTATTN_TARGET OTATTN_ZIG)
+string(REGEX MATCHALL "[^-]+" parts "${OTATTN_TARGET}")
+list(GET parts 0 CMAKE_SYSTEM_PROCESSOR)
+list(GET parts 1 system)
+if(system STREQUAL "linux")
+    set(CMAKE_SYSTEM_NAME Linux)
+elseif(system STREQUAL "windows")
+    set(CMAKE_SYSTEM_NAME Windows)
+elseif(system MATCHES "^macos")
+    set(CMAKE_SYSTEM_NAME Darwin)
+else()
+    message(FATAL_ERROR "OTATTN_TARGET: ${OTATTN_TARGET} is of no system that cmake/zig.cmake knows")
+endif()
+set(CMAKE_C_COMPILER "${OTATTN_ZIG}/cc")
+set(CMAKE_AR "${OTATTN_ZIG}/ar" CACHE FILEPATH "Archiver")
+set(CMAKE_RANLIB "${OTATTN_ZIG}/ranlib" CACHE FILEPATH "Indexer of archives")
+# Nothing of this machine belongs into the target's files.
+set(CMAKE_FIND_ROOT_PATH_MODE_PROGRAM NEVER)
+set(CMAKE_FIND_ROOT_PATH_MODE_LIBRARY ONLY)
+set(CMAKE_FIND_ROOT_PATH_MODE_INCLUDE ONLY)
+set(CMAKE_FIND_ROOT_PATH_MODE_PACKAGE ONLY)
