@@ -268,6 +268,7 @@ typedef struct ota_head {
             data; /* [rows][stride] in host memory, -inf = forbidden, neither NaN nor +inf; or NULL */
         int64_t stride; /* >= columns, multiple of 16; the padding is -inf */
         bool narrow;    /* f32, else f64 */
+        bool tried;     /* f32, and where it does not do, f64 follows */
         double range;   /* max - min of the finite ones */
         ota_far far;
     } scores;

@@ -201,6 +201,7 @@ static bool try_head(attempt *a, int64_t index, int64_t place, ota_warm_start *w
     backend->begin_head(a->run, index, place, a->narrow, warm->given, head);
     head->warm = ota_array_present(&a->run->arrays->start_potential) &&
                  plan->resolved.problem.axis == OTA_AXIS_ROWS;
+    head->scores.tried = a->tried;
     const ota_far_call start = {.context = a};
     if (head->warm) load_start(&start, head);
     /* Many processes are interrupted together, by the sums of a round. */
@@ -209,7 +210,7 @@ static bool try_head(attempt *a, int64_t index, int64_t place, ota_warm_start *w
     if (a->tried && !tries && !backend->pays_warm_start(head)) return false;
     ota_outcome end = OTA_LOST;
     const bool done = strategy->on_kernel && run_rounds(a, warm, &end);
-    if (a->tried && !done) return false;
+    if (a->tried && !done && strategy->on_kernel) return false;
     /* Whatever was found counts only if nobody wanted the run to end meanwhile. */
     const bool alone = !are_many(plan);
     const bool ended = alone && ota_run_interrupted(a->run);
@@ -217,6 +218,8 @@ static bool try_head(attempt *a, int64_t index, int64_t place, ota_warm_start *w
         status->result.status = strategy->stored ? solve_stored(a) : give_up(a, end);
     if (alone && ota_run_interrupted(a->run))
         status->result.status = (ota_status)atomic_load(&a->run->stopped);
+    else if (a->tried && !done && status->result.status != OTA_OK)
+        return false;
     if (status->result.status == OTA_CANCELLED || status->result.status == OTA_TIMEOUT ||
         status->result.status == OTA_ECOMM) {
         atomic_store(&a->run->stopped, status->result.status);

@@ -64,9 +64,14 @@ void ota_coupled_layout(ota_coupled *state, ota_arena *arena, bool prune, unsign
      * */
     if ((needs & OTA_NEEDS_NEWTON) != 0 &&
         ((needs & OTA_NEEDS_KERNEL) == 0 || pairs <= (size_t)OTA_PAIRS_LIMIT)) {
-        if (narrow) state->widened = ota_arena_take(arena, matrix, number);
-        if (state->head->backend->semidual == NULL)
-            state->weights = ota_arena_take(arena, matrix, number);
+        const bool stored = state->head->backend->semidual == NULL;
+        const bool listed = stored && (needs & OTA_NEEDS_LISTS) != 0;
+        /* What is tried goes no other way than by lists. */
+        if (narrow && !state->head->scores.tried)
+            state->widened = ota_arena_take(arena, matrix, number);
+        if (listed) ota_row_lists_layout(state, arena);
+        if (stored)
+            state->weights = listed ? state->lists.weights : ota_arena_take(arena, matrix, number);
         const bool shared = state->head->settings->ranks != NULL;
         if (columns <= OTA_NEWTON_DENSE && !shared) {
             state->across =
@@ -92,8 +97,6 @@ void ota_coupled_layout(ota_coupled *state, ota_arena *arena, bool prune, unsign
                                                     times(stride, sizeof(double)));
             state->interior.rows = ota_arena_take(arena, more, number);
         }
-        if ((needs & OTA_NEEDS_LISTS) != 0 && state->head->backend->semidual == NULL)
-            ota_row_lists_layout(state, arena);
     }
 }
 

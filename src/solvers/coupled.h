@@ -57,14 +57,15 @@ struct ota_semidual {
 
 /* Of every row the keys that may get weight (listed_semidual.c), 0 where a problem has no use for them. */
 typedef struct ota_row_lists {
-    double *scores, *weights; /* [chunks][room] */
-    int32_t *keys;            /* [chunks][room] */
-    int64_t room;             /* of a chunk */
-    int64_t *begin, *count;   /* [rows] */
-    double *bound;            /* [rows] keys that are not listed have S_ij + base_j below it */
-    double *base;             /* [columns] */
-    void *rounded;            /* [columns] base in the type of the scores */
-    int64_t *used;            /* [chunks] */
+    double *scores,
+        *weights;  /* [chunks][room]; no less than [rows][stride], in which dense steps keep P */
+    int32_t *keys; /* [chunks][room] */
+    int64_t room;  /* of a chunk */
+    int64_t *begin, *count; /* [rows] */
+    double *bound;          /* [rows] keys that are not listed have S_ij + base_j below it */
+    double *base;           /* [columns] */
+    void *rounded;          /* [columns] base in the type of the scores */
+    int64_t *used;          /* [chunks] */
     int64_t *anew; /* [chunks] rows that the last pass listed again; -1: no room was left */
     bool stale;    /* the next pass lists every row */
 } ota_row_lists;

@@ -140,7 +140,7 @@ static void shrink(const pass *now, int64_t chunk, int64_t i, double bound) {
 /* How far the largest score lies above the threshold where one key has all the mass: never farther. */
 static double reach_of(const pass *now, double mass) {
     const double gap = now->parameters.order - 1.0;
-    return now->t / gap * pow(mass, gap);
+    return now->t / gap * (fabs(mass - 1.0) > 0.0 ? pow(mass, gap) : 1.0);
 }
 
 /* base is g: the row's list from its stored scores, and its weights. */
@@ -320,6 +320,17 @@ static void find_slopes(ota_coupled *state, double t, double *full, double *exce
     ota_add_chunks(&state->pass, state->pass.chunk.relaxed, full);
 }
 
+/* In four sums, none of which waits for the one before. */
+static double gathered_dot(const double *w, const int32_t *keys, int64_t count, const double *x) {
+    double sum[4] = {0.0};
+    int64_t k = 0;
+    for (; k + 4 <= count; k += 4) {
+        for (int64_t l = 0; l < 4; l++) sum[l] += w[k + l] * x[keys[k + l]];
+    }
+    for (; k < count; k++) sum[0] += w[k] * x[keys[k]];
+    return (sum[0] + sum[1]) + (sum[2] + sum[3]);
+}
+
 static void multiply_chunk(void *context, int64_t chunk, int worker) {
     (void)worker;
     const pass *now = context;
@@ -333,8 +344,7 @@ static void multiply_chunk(void *context, int64_t chunk, int worker) {
     for (int64_t i = first; i < last && !ota_watch_ends(&watch, lists->count[i]); i++) {
         const double *w = lists->weights + lists->begin[i];
         const int32_t *keys = lists->keys + lists->begin[i];
-        double sum = 0.0;
-        for (int64_t k = 0; k < lists->count[i]; k++) sum += w[k] * now->x[keys[k]];
+        const double sum = gathered_dot(w, keys, lists->count[i], now->x);
         for (int64_t k = 0; k < lists->count[i]; k++) column[keys[k]] -= sum * w[k];
     }
 }

@@ -11,7 +11,8 @@
  * (newton_system.c), so that links far below rounding still act; supports of entmax that fall
  * apart give nodes without links, which a shift in proportion to the residual keeps moving: one
  * null vector per component. The line search follows the sign of the slope, which decides for a
- * convex function and needs no values of D. Where a few steps from the start do not pay,
+ * convex function and needs no values of D. Weights that are mostly 0 are kept as lists of keys (listed_semidual.c), whose
+ * steps are taken by conjugate gradients. Where a few steps from the start do not pay,
  * entropy is approached through falling temperatures and Tsallis by interior.c. */
 #include "coupled.h"
 
@@ -22,7 +23,7 @@ enum {
     STAGE_STEPS = 60,  /* steps of a stage before the last one is tried at once */
     LARGE = 128,       /* keys from which the interior point is dear */
     LISTED_STEPS = 40, /* steps on lists of keys before another way is tried */
-    SOFT_ROUNDS = 3,   /* of softmax, before them */
+    SOFT_ROUNDS = 20,  /* of softmax, at most, before them */
     MOST_DIRECT = 12,  /* the same of few keys, where it pays */
     DIRECT_STEPS = 8,  /* steps before the direct attempt must have paid */
     CONJUGATE_STEPS = 400,
@@ -39,6 +40,8 @@ static const double near_residual = 1.0e-6;
 /* A stage above the final temperature is left at this residual. */
 static const double stage_residual = 0.1;
 static const double cooling = 0.4;
+/* Rounds of softmax before steps on lists end here. */
+static const double soft_residual = 0.03;
 /* Shift in units of residual times mean curvature: first, least, largest. */
 static const double first_shift = 0.1, least_shift = 1.0e-10, largest_shift = 1.0e6;
 
@@ -392,13 +395,20 @@ static bool start_pays(const newton *n, bool slow) {
 
 /* Where steps on lists do not pay, is there another way? */
 static bool gives_way(const ota_coupled *state) {
-    return state->semidual == &ota_listed_semidual && state->interior.matrix != NULL;
+    return state->semidual == &ota_listed_semidual &&
+           (state->interior.matrix != NULL || state->head->scores.tried);
+}
+
+/* The interior point of many keys is dear. Penalised keys without weight have no slope, and it serves them better. */
+static bool is_patient(const ota_coupled *state) {
+    return state->pass.columns >= LARGE &&
+           !ota_rule_is(ota_head_rule(state->head), OTA_RULE_PENALISED);
 }
 
 /* Steps on lists go on where they halve the residual every other time. */
 static bool lists_pay(const newton *n, const progress *kept, int64_t taken) {
     return n->state->semidual == &ota_listed_semidual && n->residual <= stage_residual &&
-           taken <= kept->marked + 2 && (taken < MOST_DIRECT || n->state->pass.columns >= LARGE);
+           taken <= kept->marked + 2 && taken < MOST_DIRECT;
 }
 
 /* Steps at temperature t until the residual is `enough`. Where Newton steps no longer pay, column
@@ -464,8 +474,10 @@ static bool soften(newton *n, ota_status *stopped) {
     state->pass.domain = OTA_DOMAIN_LOG;
     for (int round = 0; round < SOFT_ROUNDS && *stopped == OTA_OK; round++) {
         ota_row_pass(state, t, 1.0);
+        const double residual = ota_column_residual(state);
         ota_update_columns(state, t, 1.0);
-        *stopped = ota_coupled_tick(state, head->found.rounds, n->residual);
+        if (!(residual > soft_residual)) break;
+        *stopped = ota_coupled_tick(state, head->found.rounds, residual);
     }
     state->pass.domain = domain;
     return *stopped == OTA_OK;
@@ -479,7 +491,7 @@ static ota_outcome run_on_lists(newton *n, ota_status *stopped) {
     ota_row_lists_begin(state);
     if (!head->warm && !soften(n, stopped)) return OTA_STOPPED;
     drop_constant(state, head->g);
-    const int64_t most = state->pass.columns < LARGE ? DIRECT_STEPS : LISTED_STEPS;
+    const int64_t most = is_patient(state) ? LISTED_STEPS : DIRECT_STEPS;
     return iterate(n, head->tau, head->settings->stop.tolerance, most, stopped);
 }
 
@@ -493,6 +505,7 @@ ota_outcome ota_newton_run(ota_coupled *state, ota_status *stopped) {
     ota_outcome outcome = OTA_SLOW;
     if (listed) outcome = run_on_lists(&n, stopped);
     if (outcome == OTA_MET || outcome == OTA_STOPPED) return outcome;
+    if (listed && head->scores.tried) return OTA_SPENT;
     if (listed && state->interior.matrix != NULL) state->semidual = &ota_stored_semidual;
     if (state->semidual == &ota_stored_semidual) ota_widen_scores(state);
     if (!listed) outcome = iterate(&n, tau, enough, DIRECT_STEPS, stopped);

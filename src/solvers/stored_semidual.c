@@ -22,6 +22,17 @@ static pass pass_of(ota_coupled *state, double t) {
 
 /* ---- validation -------------------------------------------------------------------------------- */
 
+/* Is some pair of row i forbidden? */
+#define CLOSED(NAME, TYPE)                                                                         \
+    static bool NAME(const ota_coupled *state, int64_t i) {                                        \
+        const TYPE *row = (const TYPE *)state->pass.scores + i * state->pass.stride;               \
+        int closed = 0;                                                                            \
+        for (int64_t j = 0; j < state->pass.columns; j++) closed |= !(row[j] > (TYPE)-INFINITY);   \
+        return closed != 0;                                                                        \
+    }
+CLOSED(has_closed_narrow, float)
+CLOSED(has_closed_wide, double)
+
 /* Marks the keys that row i may use; how many of those that are not closed it may use, and how many not. */
 #define LOOK(NAME, TYPE)                                                                           \
     static void NAME(ota_coupled *state, int64_t i, const double *closed, double *usable,          \
@@ -44,21 +55,29 @@ static int64_t infeasible_row(ota_coupled *state) {
     const ota_head *head = state->head;
     int64_t shut = -1;
     double *closed = state->pass.previous;
-    for (int64_t j = 0; j < state->pass.columns; j++)
+    double open_keys = 0.0;
+    bool all_used = false;
+    for (int64_t j = 0; j < state->pass.columns; j++) {
         closed[j] = ota_coupled_closes(head, j) ? 1.0 : 0.0;
+        open_keys += 1.0 - closed[j];
+    }
     memset(state->pass.column_lse, 0,
            (size_t)state->pass.padded_columns * sizeof *state->pass.column_lse);
     ota_watch watch = ota_watch_of(head->settings);
     for (int64_t i = 0; i < state->pass.rows && !ota_watch_ends(&watch, state->pass.columns); i++) {
         if (!(head->mu[i] > 0.0)) continue;
-        double usable = 0.0, forbidden = 0.0;
-        if (state->pass.narrow)
+        double usable = open_keys, forbidden = 0.0;
+        const bool narrow = state->pass.narrow;
+        if (!(narrow ? has_closed_narrow(state, i) : has_closed_wide(state, i)))
+            all_used = true;
+        else if (narrow)
             look_narrow(state, i, closed, &usable, &forbidden);
         else
             look_wide(state, i, closed, &usable, &forbidden);
         if (forbidden > 0.0) state->masked = true;
         if (!(usable > 0.0) && !(head->row.sink > -INFINITY) && shut < 0) shut = i;
     }
+    for (int64_t j = 0; j < state->pass.columns && all_used; j++) state->pass.column_lse[j] = 1.0;
     return shut;
 }
 

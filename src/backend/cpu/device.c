@@ -3,6 +3,7 @@
 #include "device.h"
 
 #include <inttypes.h>
+#include <float.h>
 #include <math.h>
 #include <stdlib.h>
 
@@ -132,6 +133,14 @@ static bool keeps_narrow(const ota_cpu_device *device) {
            r->term_count == 0 && !device->transposed && !r->settings.gradients;
 }
 
+/* Rows of a coupled head as lists of keys: their steps are in f64 whatever the scores are, and find within a few steps
+ * whether what f32 makes of the potentials meets the tolerance. */
+static bool lists_coupled(const ota_cpu_device *device) {
+    const ota_regulariser_row *rows = ota_regulariser_of(&device->resolved->problem);
+    return device->layout.kind == OTA_LAYOUT_COUPLED && rows->tsallis && rows->thresholded &&
+           !rows->capped;
+}
+
 static ota_ladder ladder_of(const ota_cpu_device *device) {
     const ota_resolved *r = device->resolved;
     if (!ota_f32_carries_temperatures(r)) return OTA_LADDER_F64;
@@ -140,6 +149,10 @@ static ota_ladder ladder_of(const ota_cpu_device *device) {
         if (tries_narrow(r)) return leads ? OTA_LADDER_F32_OR_WARM_F64 : OTA_LADDER_F32_THEN_F64;
         if (leads) return OTA_LADDER_F32_WARM_F64;
     }
+    const double least_tolerance = 16.0 * (double)FLT_EPSILON / 2.0;
+    if (lists_coupled(device) && tries_narrow(r) && !device->layout.solver.wide &&
+        r->settings.ranks == NULL && r->settings.stop.tolerance >= least_tolerance)
+        return OTA_LADDER_F32_THEN_F64;
     if (r->type == OTA_F64) return OTA_LADDER_F64;
     if (device->strategy != OTA_STRATEGY_DENSE || device->layout.kind != OTA_LAYOUT_COUPLED)
         return r->settings.precision == OTA_PRECISION_F64 ? OTA_LADDER_F64 : OTA_LADDER_F32;
@@ -154,11 +167,8 @@ static ota_ladder ladder_of(const ota_cpu_device *device) {
 /* Are rows solved as lists of keys? */
 static bool keeps_lists(const ota_cpu_device *device) {
     const ota_resolved *r = device->resolved;
-    const ota_regulariser_row *rows = ota_regulariser_of(&r->problem);
-    const bool coupled = device->layout.kind == OTA_LAYOUT_COUPLED && rows->tsallis &&
-                         rows->thresholded && !rows->capped;
     /* Dropout walks whole rows. */
-    return (coupled ||
+    return (lists_coupled(device) ||
             (device->layout.kind == OTA_LAYOUT_ENTMAX && ota_device_is_in_blocks(device))) &&
            r->keys < INT32_MAX && !(r->problem.dropout > 0.0);
 }
