@@ -603,6 +603,7 @@ set(OTATTN_TEST_SOURCES
     tests/operator/test_jvp.c
     tests/operator/test_killed_ranks.c
     tests/operator/test_masks.c
+    tests/operator/test_online.c
     tests/operator/test_plan_scores.c
     tests/operator/test_rebind.c
     tests/operator/test_refused_memory.c

@@ -711,13 +711,13 @@ static void NAME(test_capped)(void **state) {
                    .t = -1.5,
                    .p = p};
             const ota_capped_sums sums =
-                exponential ? kernels->capped_exponentials(&row) : kernels->capped_powers(&row);
+                exponential ? kernels->capped->exponentials(&row) : kernels->capped->powers(&row);
             /* In place. */
             T *out = NAME(room)(&all, count);
             if (count > 0) memcpy(out, s, (size_t)count * sizeof *out);
             row.s = row.out = out;
             const ota_capped_sums again =
-                exponential ? kernels->capped_exponentials(&row) : kernels->capped_powers(&row);
+                exponential ? kernels->capped->exponentials(&row) : kernels->capped->powers(&row);
             assert_true(memcmp(&sums, &again, sizeof sums) == 0);
             long double open = 0, closed = 0, slope = 0;
             int64_t full = 0;

@@ -212,17 +212,23 @@ static void ordered_task(void *context, int64_t part, int worker_index) {
                       : r->problem.cap * ota_column_mass(r, b.batch, b.head, j, 1.0);
     }
     ota_head_status *status = &device->chunk_statuses[part * OTA_CHUNKS];
-    for (int64_t i = 0; i < r->queries && status->result.status == OTA_OK; i++) {
+    for (b.first = 0; b.first < r->queries && status->result.status == OTA_OK; b.first += b.rows) {
         if (ota_run_interrupted(w->run)) return;
-        real *row = worker->scores;
-        const double mu = ota_row_mass(r, b.batch, b.head, i);
-        ota_row_found found;
-        b.first = i;
-        b.rows = 1;
-        form_rows(&b, row, device->stride);
-        parameters.line = i;
-        row_online(&parameters, row, m, mu, room, row, worker->row, &found);
-        finish_rows(&b, row, device->stride, &found, &mu, true, status,
+        real *s = worker->scores;
+        double mu[OTA_BLOCK_ROWS];
+        ota_row_found found[OTA_BLOCK_ROWS];
+        b.rows = ota_int_min(OTA_BLOCK_ROWS, r->queries - b.first);
+        form_rows(&b, s, device->stride);
+        bool infeasible = false;
+        for (int64_t k = 0; k < b.rows && !infeasible; k++) {
+            real *row = s + k * device->stride;
+            mu[k] = ota_row_mass(r, b.batch, b.head, b.first + k);
+            parameters.line = b.first + k;
+            row_online(&parameters, row, m, mu[k], room, row, worker->row, &found[k]);
+            infeasible = found[k].infeasible;
+            if (infeasible) b.rows = k + 1; /* the last that has a plan */
+        }
+        finish_rows(&b, s, device->stride, found, mu, true, status,
                     ota_array_present(&w->arrays->receiver) ? receivers : NULL);
     }
     if (!ota_array_present(state) || status->result.status < OTA_OK) return;

@@ -7,6 +7,17 @@
 
 /* ---- online ----------------------------------------------------------------------------------- */
 
+/* Scores of the block of rows from `first` on; going back, their upstream gradients too. */
+static void load_block(const ota_backward_job *job, ota_backward_worker *w, int64_t first,
+                       bool mark) {
+    const ota_cpu_device *device = job->device;
+    const int64_t m = device->resolved->keys;
+    const int64_t rows = ota_int_min(OTA_BLOCK_ROWS, device->resolved->queries - first);
+    load_rows(job, w, first, rows, mark);
+    form_tile(job, w, first, rows, 0, m, device->stride);
+    if (!mark) form_upstream(job, w, first, rows, 0, m, device->stride);
+}
+
 /* Rows in order: where each key's capacity ran out, and what that row took. */
 void replay_online(ota_backward_job *job) {
     const ota_cpu_device *device = job->device;
@@ -27,11 +38,12 @@ void replay_online(ota_backward_job *job) {
         ota_row_parameters parameters = job->parameters;
         ota_row_found found;
         parameters.line = i;
-        load_rows(job, w, i, 1, true);
-        form_tile(job, w, i, 1, 0, r->keys, device->stride);
-        row_online(&parameters, w->scores, r->keys, mu, room, w->weights,
-                   device->workers[job->worker].row, &found);
-        if (found.nonfinite || uses_nonfinite(job, w->scores, w->weights)) space->bad[i] = true;
+        const int64_t k = i % OTA_BLOCK_ROWS;
+        if (k == 0) load_block(job, w, i, true);
+        const real *s = (const real *)w->scores + k * device->stride;
+        row_online(&parameters, s, r->keys, mu, room, w->weights, device->workers[job->worker].row,
+                   &found);
+        if (found.nonfinite || uses_nonfinite(job, s, w->weights)) space->bad[i] = true;
         for (int64_t j = 0; j < r->keys; j++) {
             if (space->shut[j] != INT64_MAX) continue;
             if (room[j] > 0.0)
@@ -51,11 +63,12 @@ void reverse_online(ota_backward_job *job) {
     const int64_t m = r->keys, index = job->batch * r->heads + job->head;
     ota_watch watch = ota_watch_within(&r->settings);
     for (int64_t i = r->queries - 1; i >= 0 && !ota_watch_ends(&watch, 2 * ota_row_work(r)); i--) {
-        real *s = w->scores, *u = w->upstream, *p = w->weights, *line = w->line;
+        const int64_t k = i % OTA_BLOCK_ROWS;
+        if (k == OTA_BLOCK_ROWS - 1 || i == r->queries - 1) load_block(job, w, i - k, false);
+        const real *s = (const real *)w->scores + k * device->stride;
+        const real *u = (const real *)w->upstream + k * device->stride;
+        real *p = w->weights, *line = w->line;
         double left = ota_row_mass(r, job->batch, job->head, i);
-        load_rows(job, w, i, 1, false);
-        form_tile(job, w, i, 1, 0, m, device->stride);
-        form_upstream(job, w, i, 1, 0, m, device->stride);
         for (int64_t j = 0; j < m; j++) {
             line[j] = i < space->shut[j] ? s[j] : (real)-INFINITY;
             if (space->shut[j] == i) left -= space->fill[j];

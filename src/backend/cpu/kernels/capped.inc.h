@@ -122,3 +122,6 @@ static ota_level_sums capped_level(const capped_operands *x) {
     return (ota_level_sums){total_of(&above), -(double)vec_reduce_max(vec_sub(none, least)),
                             (double)vec_reduce_max(most)};
 }
+
+static const OF_TYPE(capped_passes) capped_passes = {
+    .exponentials = capped_exponentials, .powers = capped_powers, .level = capped_level};

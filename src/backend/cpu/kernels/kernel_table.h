@@ -109,6 +109,13 @@ typedef struct OF_TYPE(capped) {
     real *out; /* NULL: sums alone; may be s */
 } OF_TYPE(capped);
 
+typedef struct OF_TYPE(capped_passes) {
+    ota_capped_sums (*exponentials)(const OF_TYPE(capped) *row);
+    ota_capped_sums (*powers)(const OF_TYPE(capped) *row);
+    /* the level is `shift`; of caps, s and h alone */
+    ota_level_sums (*level)(const OF_TYPE(capped) *row);
+} OF_TYPE(capped_passes);
+
 typedef struct OF_TYPE(slopes) {
     const real *w, *u;
     int64_t ldw, ldu, rows, columns;
@@ -116,6 +123,18 @@ typedef struct OF_TYPE(slopes) {
     double share;
     double *right, *size; /* [columns] */
 } OF_TYPE(slopes);
+
+/* Rows under capacities of keys (online.inc.h): weights e_j >= 0 without their factor, and what earlier rows left of the keys.
+ * A key is open where both are above 0. */
+typedef struct OF_TYPE(online) {
+    /* over the open keys, in f64 */
+    double (*sum)(const real *e, const double *remaining, int64_t count);
+    /* Open keys whose share e_j factor is no less than what is left of them are marked by e_j = -1; how many, and what is
+       left of them. */
+    int64_t (*fill)(real *e, const double *remaining, int64_t count, double factor, double *taken);
+    /* p_j = e_j factor of open keys, what is left of marked ones, 0 of others; remaining_j -= that, in f64 */
+    void (*give)(const real *e, double factor, int64_t count, double *remaining, real *p);
+} OF_TYPE(online);
 
 /* One fused block of softmax attention: rows <= OTA_ROW_BLOCK queries against keys [0, key_count).*/
 typedef struct OF_TYPE(attend) {
@@ -199,11 +218,7 @@ typedef struct OF_TYPE(table) {
     int64_t (*power_sums)(const OF_TYPE(powers) *row, double *first, double *second);
     /* out_j = y_j^p * factor; returns the sum; out may be s */
     double (*powers)(const OF_TYPE(powers) *row, real factor, real *out);
-    /* rows with caps, see above: exponentials, and powers */
-    ota_capped_sums (*capped_exponentials)(const OF_TYPE(capped) *row);
-    ota_capped_sums (*capped_powers)(const OF_TYPE(capped) *row);
-    /* the level is `shift`; of caps, s and h alone */
-    ota_level_sums (*capped_level)(const OF_TYPE(capped) *row);
+    const OF_TYPE(capped_passes) *capped;
     /* the scores with s_j + h_j above `floor` in their order: kept[i] = s[where[i]]; returns how many. Both have
        room for count + OTA_COMPACT_ROOM elements; kept may be s, h may be NULL. */
     int64_t (*compact)(const real *s, const real *h, int64_t count, real floor, real *kept,
@@ -245,6 +260,7 @@ typedef struct OF_TYPE(table) {
     const ota_match_passes *match; /* of f64 only */
     const ota_normalizers *normalizers;
     const ota_route_passes *route;
+    const OF_TYPE(online) *online;
     const ota_bounded_passes *bounded; /* of f64 only */
     ota_maxsim_pass *maxsim;           /* of f32 only */
     /* neighbours in f16, exactly, fetching at most `count` of the `ahead` behind them; of f32 only */

@@ -50,6 +50,7 @@ const ota_kernels_bf16 OTA_TABLE = {
 #else
 #include "passes.inc.h"
 #include "capped.inc.h"
+#include "online.inc.h"
 #include "products.inc.h"
 #include "sparse.inc.h"
 #include "slopes.inc.h"
@@ -94,9 +95,7 @@ const kernel_table OTA_TABLE = {
     .weights = weights,
     .power_sums = power_sums,
     .powers = powers,
-    .capped_exponentials = capped_exponentials,
-    .capped_powers = capped_powers,
-    .capped_level = capped_level,
+    .capped = &capped_passes,
     .compact = compact,
     .spmv = spmv,
     .slope_weights = slope_weights,
@@ -127,5 +126,6 @@ const kernel_table OTA_TABLE = {
     .normalizers = &normalizers,
     .route = &route_passes,
 #endif
+    .online = &online_passes,
 };
 #endif

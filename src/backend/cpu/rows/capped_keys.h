@@ -89,7 +89,7 @@ static ota_level_sums sums_above(const capped_row *row, double level) {
                                                  .count = keys.count,
                                                  .cap = row->caps.one,
                                                  .shift = level};
-        const ota_level_sums sums = row->parameters->kernels->f64->capped_level(&operands);
+        const ota_level_sums sums = row->parameters->kernels->f64->capped->level(&operands);
         all.above += sums.above;
         all.least = fmin(all.least, sums.least);
         all.most = fmax(all.most, sums.most);

@@ -204,7 +204,7 @@ static ota_capped_sums exponential_pass(const capped_row *row, double shift, dou
                                               .k = (real)(OTA_LOG2_E / row->parameters->tau),
                                               .factor = (real)factor,
                                               .out = p == NULL ? NULL : p + j};
-        const ota_capped_sums sums = KERNELS(row->parameters)->capped_exponentials(&operands);
+        const ota_capped_sums sums = KERNELS(row->parameters)->capped->exponentials(&operands);
         add_sums(&all, &sums);
     }
     return all;
@@ -285,7 +285,7 @@ static ota_capped_sums powers_of_keys(const capped_row *row, const wide_keys *ke
                                              .t = t,
                                              .p = 1.0 / gap,
                                              .out = out};
-    return row->parameters->kernels->f64->capped_powers(&operands);
+    return row->parameters->kernels->f64->capped->powers(&operands);
 }
 
 static ota_capped_sums power_pass(const capped_row *row, double top, double t, double factor,

@@ -10,6 +10,7 @@
 #include "heavy_rows.h"
 #include "backend/cpu/real.h"
 #include "backend/cpu/rows/edge_rows.h"
+#include "backend/cpu/rows/online_rows.h"
 #include "backend/kept_sum.h"
 #include "backend/threshold.h"
 #include "base/exp2.h"
@@ -519,6 +520,7 @@ static void online_hard(const ota_row_parameters *parameters, const real *s, int
 void WORD(ota_row_online)(const ota_row_parameters *parameters, const real *s, int64_t count,
                           double mu, double *remaining, real *p, double *scratch,
                           ota_row_found *found) {
+    if (online_softmax(parameters, s, count, mu, remaining, p, scratch, found)) return;
     double top = parameters->sink, room = 0.0;
     bool nonfinite = false;
     for (int64_t j = 0; j < count; j++) {
