@@ -361,12 +361,20 @@ def normmax_bisect(X: ArrayT, alpha: Any = 2, dim: int = -1, n_iter: int = 50) -
     power = 1.0 / (order - 1.0)
     z = x.detach()
     top = _top(z, dim)
-    # One entry alone needs t = top - 1; m equal ones need (top - t)^(alpha power) = 1/m.
-    level = _bisect(
-        top - 1.0, top, lambda t: ((z - t).clamp(min=0.0) ** (order * power)).sum(dim, True) - 1.0
+    # Scores below the top are exact differences, whose powers keep their digits next to order 1, too:
+    # q = (r w)^power with r = top - t and w = 1 + below / r.
+    below = z - top
+
+    def logarithms(r: Any) -> Any:
+        return (below / r).clamp(min=-1.0).log1p() * power
+
+    # One entry alone needs r = 1; m equal ones need r^(alpha power) = 1/m.
+    r = -_bisect(
+        top * 0.0 - 1.0,
+        top * 0.0,
+        lambda s: (order * (logarithms(-s) + power * (-s).log())).exp().sum(dim, True) - 1.0,
     )
-    rise = (z - level).clamp(min=0.0)
-    q = rise**power
+    q = logarithms(r).exp()
     p = q / _total(q, dim)
     if x.requires_grad or (is_torch(alpha) and alpha.requires_grad):
         # A power below 1 has an infinite slope at 0, where the weight stays 0.
@@ -374,10 +382,12 @@ def normmax_bisect(X: ArrayT, alpha: Any = 2, dim: int = -1, n_iter: int = 50) -
         # The slope of <p, x> with nothing added to the level: entries at the threshold feel its last bit.
         mean = (p * x.where(inside, none)).sum(dim, True)
         # Of sum q^alpha = 1, whose power 1 + power falls by power^2 as alpha grows.
-        bend = (q * rise * rise.where(inside, one).log()).sum(dim, True)
-        slope = -(power**2) / (1.0 + power) * bend / _total(q, dim)
-        moving = level + (mean - mean.detach()) + slope * (alpha - order)
-        q = ((x - moving).where(inside, one) ** (1.0 / (alpha - 1.0))).where(inside, none)
+        rise = (r + below).where(inside, one)
+        bend = (p * rise * rise.log()).sum(dim, True)
+        slope = -(power**2) / (1.0 + power) * bend
+        moving = (mean - mean.detach()) + slope * (alpha - order)
+        share = ((x - top - moving) / r).where(inside, none).log1p()
+        q = (share / (alpha - 1.0)).exp().where(inside, none)
         p = q / _total(q, dim)
     found: ArrayT = p if is_torch(X) else p.numpy()
     return found

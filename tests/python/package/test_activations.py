@@ -240,3 +240,20 @@ def test_the_bend_of_the_slope_in_the_order() -> None:
     right = (-np.expm1(-wide) - wide) / wide**2
     # 2^-64 over q^2 is what the differences of the formula lose.
     assert (np.abs(_orders._bend(q) - right) <= 1e-13 + 2.0**-62 / q**2).all()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("above", [1e-4, 1e-5, 1e-7, 1e-9])
+def test_normmax_next_to_order_1(above: float, dtype: torch.dtype) -> None:
+    # Scores u (alpha - 1) below the top have weights e^-u there, but for terms of alpha - 1.
+    below = torch.tensor([0.0, 0.5, 2.0, 3.0, 1e9], dtype=torch.float64)
+    x = (1 - above * below).to(dtype).requires_grad_()
+    order = 1.0 + above
+    u = (x.detach().amax() - x.detach()).double() / (order - 1.0)
+    expected = torch.softmax(-u, 0)
+    p = ours.normmax_bisect(x, alpha=order)
+    close = 32 * above + 8 * torch.finfo(dtype).eps
+    assert (p.detach().double() - expected).abs().max() <= close
+    (slopes,) = torch.autograd.grad(p[0], x)
+    wanted = expected[0] * (torch.eye(5, dtype=torch.float64)[0] - expected) / (order - 1.0)
+    assert (slopes.double() - wanted).abs().max() <= close * wanted.abs().max()
