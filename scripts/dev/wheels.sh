@@ -29,9 +29,13 @@ wheel_of() {
 
 # wheel_is_sound FILE: the C library that its tag promises is all that it needs, of CPython the limited interface alone.
 wheel_is_sound() {
-    local venv=$build/venv-python
+    local venv=$build/venv-python shown
     "$venv/bin/check-wheel-contents" "$1" || return 1
-    case $1 in *manylinux*) PATH=$venv/bin:$PATH "$venv/bin/auditwheel" show "$1" | tee /dev/stderr | grep -q "manylinux_2_17" || return 1 ;; esac
+    if [[ $1 == *manylinux* ]]; then
+        shown=$(PATH=$venv/bin:$PATH "$venv/bin/auditwheel" show "$1") || return 1
+        printf '%s\n' "$shown"
+        [[ $shown == *'platform tag:'*manylinux_2_17* ]] || return 1
+    fi
     "$build/venv-cross/bin/abi3audit" --strict "$1"
 }
 
@@ -64,7 +68,7 @@ do_wheels() {
         step "wheel-$target-same-bytes" test "$before" = "$(sha256sum "$file")"
     done
     if [ $# -eq 0 ]; then
-        step sdist "$venv/bin/python" -m build --sdist --no-isolation -o "$build/wheels" .
+        step sdist "$venv/bin/python" -c 'import sys, scikit_build_core.build; scikit_build_core.build.build_sdist(sys.argv[1])' "$build/wheels"
     fi
     (cd "$build/wheels" && sha256sum otattn-*) >"$build/wheels/SHA256SUMS"
     count_results "$steps"
