@@ -156,7 +156,7 @@ def write(path: Path, name: str, model: Any) -> None:
     rope = getattr(config, "rope_parameters", None)
     if name == "roberta":
         writer.add_token_type_count(config.type_vocab_size)
-    if name == "modernbert":
+    if name == "modernbert" and rope:
         writer.add_sliding_window(config.local_attention)
         writer.add_sliding_window_pattern(config.global_attn_every_n_layers)
         writer.add_rope_freq_base(rope["full_attention"]["rope_theta"])
