@@ -395,9 +395,15 @@ ota_status ota_far_scores_solve(ota_head *head, const ota_far_call *call) {
             return first;
         (void)ota_snprintf(why, sizeof why, "%.*s", (int)sizeof why - 1, head->found.sentence);
     }
-    call->reload(call, head);
-    head->scores.far.shut = head->scores.far.parted = false;
-    ota_status aligned = align(head);
+    /* Rows of many processes among others, which loading again would leave without those of the rest. */
+    const bool again = may_align(head->settings, ota_head_rule(head), head->row.regulariser);
+    if (!again && first == OTA_NOT_CONVERGED) return first;
+    ota_status aligned = OTA_TOL_UNREACHABLE;
+    if (again) {
+        call->reload(call, head);
+        head->scores.far.shut = head->scores.far.parted = false;
+        aligned = align(head);
+    }
     if (aligned == OTA_OK) aligned = solve_shifted(head, call);
     if (aligned >= OTA_OK || aligned == OTA_CANCELLED || aligned == OTA_TIMEOUT) return aligned;
     if (first == OTA_NOT_CONVERGED) { /* what it found may be asked for */
