@@ -69,8 +69,8 @@ typedef struct ota_model_facts {
     int causal;
     double norm_epsilon;
     double rope_base; /* 0: learned positions */
-    int64_t image
-        [3]; /* channels, height and width of what a model that sees images takes; 0: it reads text */
+    /* Channels, height and width of what a model that sees images takes; 0: it reads text. */
+    int64_t image[3];
 } ota_model_facts;
 
 /* Texts belong to the model. */
