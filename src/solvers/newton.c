@@ -177,7 +177,9 @@ static void conjugate_gradients(newton *n) {
         now += n->residue[j] * n->search[j];
     }
     first = now;
-    const double forcing = n->residual < 0.1 ? n->residual : 0.1;
+    /* Few keys are cheap to solve for further. */
+    const double part = count < LARGE ? 1.0e-3 : 1.0;
+    const double forcing = part * (n->residual < 0.1 ? n->residual : 0.1);
     for (int step = 0; step < CONJUGATE_STEPS && now > forcing * forcing * first; step++) {
         double curvature = 0.0, next = 0.0;
         multiply(n);

@@ -48,7 +48,6 @@ TORN = {
     "attend gradients": 4,
     "capture": 4,
     "report": 2,
-    "demo": 1,
     "analyze": 5,
 }
 OTHERS = ("plan", "perplexity exit", "generate", "verify", "tokenize", "compare")
@@ -352,7 +351,7 @@ def on_read_only_disk(torn: Torn, name: str, disk: Path) -> None:
 
 def disks(torn: Torn) -> None:
     disk = torn.bench.place / "small"
-    for name in ("attend", "capture", "demo", "analyze"):
+    for name in ("attend", "capture", "analyze"):
         on_small_disk(torn, name, disk)
         on_read_only_disk(torn, name, disk)
 

@@ -20,6 +20,8 @@ static bool online_softmax(const ota_row_parameters *row, const real *s, int64_t
     real *e = (real *)(void *)scratch;
     const double shift = (double)(real)top;
     const double all = row_exponentials(row, s, count, shift, e);
+    /* Where rounding goes upward, 2^-inf is no 0. */
+    for (int64_t j = 0; j < count; j++) e[j] = s[j] > (real)-INFINITY ? e[j] : (real)0;
     const double sink =
         row->sink > -INFINITY ? exp((row->sink / 2.0 - shift / 2.0) / (row->tau / 2.0)) : 0.0;
     double left = mu, factor = 0.0, taken = 0.0, filled_mass = 0.0, sum;
