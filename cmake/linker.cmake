@@ -4,6 +4,8 @@
 #   gc_sections    leaves out what nothing reaches
 #   no_undefined   a library with a name that nothing defines is an error; elsewhere than in ELF it always is
 #   as_needed_off  libraries are named although nothing of them is called
+#   maps           a file of versions says which names a library shows
+#   absent_names   names of such a file that a build leaves out are no errors
 
 include(CheckLinkerFlag)
 
@@ -22,18 +24,22 @@ if(WIN32 OR APPLE)
     set(OTATTN_LINK_hardening "")
     set(OTATTN_LINK_no_undefined "")
     set(OTATTN_LINK_as_needed_off "")
-    set(OTATTN_LINK_map "")
+    set(OTATTN_LINK_maps "")
+    set(OTATTN_LINK_absent_names "")
 else()
     otattn_link_options(hardening LINKER:-z,relro LINKER:-z,now LINKER:-z,noexecstack)
     otattn_link_options(no_undefined LINKER:--no-undefined)
     otattn_link_options(as_needed_off LINKER:--no-as-needed)
-    otattn_link_options(map "LINKER:--version-script=${CMAKE_CURRENT_SOURCE_DIR}/cmake/otattn.map")
+    otattn_link_options(maps "LINKER:--version-script=${CMAKE_CURRENT_SOURCE_DIR}/cmake/package.map")
+    otattn_link_options(absent_names LINKER:--undefined-version)
 endif()
 
-# otattn_exports(LIBRARY): a shared library shows what OTA_API marks and nothing else, under a version where there are some.
-function(otattn_exports library)
-    if(OTATTN_LINK_map)
-        target_link_options(${library} PRIVATE ${OTATTN_LINK_map})
-        set_target_properties(${library} PROPERTIES LINK_DEPENDS "${PROJECT_SOURCE_DIR}/cmake/otattn.map")
+# otattn_exports(LIBRARY MAP): a shared library shows what OTA_API marks and cmake/MAP names and nothing else, under versions where
+# there are some.
+function(otattn_exports library map)
+    if(OTATTN_LINK_maps)
+        set(map "${PROJECT_SOURCE_DIR}/cmake/${map}")
+        target_link_options(${library} PRIVATE "LINKER:--version-script=${map}" ${OTATTN_LINK_absent_names})
+        set_target_properties(${library} PROPERTIES LINK_DEPENDS "${map}")
     endif()
 endfunction()

@@ -13,7 +13,7 @@ add_library(otattn_python SHARED ${library_objects}
     ${OTATTN_ANALYSIS_SOURCES} ${analysis_levels} python/native/jax_handler.c python/native/jax_plans.c)
 set_target_properties(otattn_python PROPERTIES OUTPUT_NAME otattn_python)
 target_include_directories(otattn_python PUBLIC include PRIVATE src "${PROJECT_SOURCE_DIR}")
-otattn_exports(otattn_python)
+otattn_exports(otattn_python package.map)
 target_link_options(otattn_python PRIVATE ${OTATTN_LINK_gc_sections})
 target_link_libraries(otattn_python PUBLIC m PRIVATE Threads::Threads)
 install(TARGETS otattn_python LIBRARY DESTINATION otattn COMPONENT python)

@@ -7,7 +7,7 @@ install(FILES "${CMAKE_CURRENT_BINARY_DIR}/missing.txt" DESTINATION otattn COMPO
 
 if(TARGET otattn_model)
     set_target_properties(otattn_model PROPERTIES BUILD_WITH_INSTALL_RPATH ON INSTALL_RPATH "$ORIGIN")
-    otattn_exports(otattn_model)
+    otattn_exports(otattn_model package.map)
     target_link_options(otattn_model PRIVATE ${OTATTN_LINK_gc_sections})
     install(TARGETS otattn_model LIBRARY DESTINATION otattn COMPONENT python)
     add_dependencies(otattn_package otattn_model)

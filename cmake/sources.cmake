@@ -663,6 +663,10 @@ set(OTATTN_RANKS_SOURCES
     program/ranks/ranks_mpi.c
     program/ranks/ranks_one.c)
 
+# A program built with the header of an older release.
+set(OTATTN_OLD_CALLERS_SOURCES
+    tests/abi/old_callers.c)
+
 # The digests of random cases: ./dev dump.
 set(OTATTN_DUMP_SOURCES
     tests/dump/arrays.c

@@ -20,7 +20,7 @@ exported=$(nm -D --defined-only "$shared" | awk '$2 != "A" {print $3}' | sed 's/
 
 # What a header declares is there, and nothing else is.
 while read -r name; do
-    [ -z "$name" ] || complain "$shared lacks $name, which a public header declares"
+    [ -z "$name" ] || complain "$shared lacks $name, which a public header declares: it wants a line of cmake/otattn.map, and is defined"
 done < <(comm -23 <(printf '%s\n' "$declared") <(printf '%s\n' "$exported"))
 while read -r name; do
     [ -z "$name" ] || complain "$shared exports $name, which no public header declares"

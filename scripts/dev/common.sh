@@ -21,8 +21,9 @@ strict=()
 packages_build=(gcc g++ libc6-dev make cmake pkg-config libjansson-dev libzip-dev zlib1g-dev libmd-dev
     liblapacke-dev libopenblas-dev libpcre2-dev libutf8proc-dev)
 packages_python=(python3 python3-dev python3-venv)
+# abigail-tools: abidw, for scripts/check_abi.py.
 # shellcheck disable=SC2034 # used by ./dev and the scripts beside this file
-packages_test=(libcmocka-dev clang binutils git strace locales)
+packages_test=(libcmocka-dev clang binutils abigail-tools git strace locales)
 # shellcheck disable=SC2034
 packages_playground=(cmake make pkg-config)
 # shellcheck disable=SC2034
