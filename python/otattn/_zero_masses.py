@@ -33,12 +33,14 @@ def with_limits(spec: Spec) -> tuple[str, ...]:
 _TOLERANCE = 1e-9
 
 
-@functools.lru_cache(maxsize=256)
-def finer(spec: Spec) -> Spec:
+def _finer(spec: Spec) -> Spec:
     """The spec of the solve at small masses."""
     if regulariser_of(spec) == c.SOFTMAX or not is_implicit(spec):
         return spec
     return spec._replace(tolerance=min(spec.tolerance or _TOLERANCE, _TOLERANCE))
+
+
+finer = functools.lru_cache(maxsize=256)(_finer)
 
 
 def share_of(spec: Spec, size: int) -> float:
