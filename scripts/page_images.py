@@ -5,18 +5,20 @@ page_images.py [BUILD]
 
 from __future__ import annotations
 
-import shutil
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-# Image, page, the figure that it begins with, width and height.
+sys.path.insert(0, str(ROOT / "tests/python/program"))
+from browser import BROWSER, Tab  # noqa: E402
+
+# Image, page, what is true of it once all is drawn, the figure that it begins with, width and height.
+DRAWN = "document.documentElement?.dataset.drawn"
 IMAGES = (
-    ("playground", "playground.html", "", 1280, 1640),
-    ("report", "demo-run/report.html", "", 1180, 1400),
-    ("report_heads", "demo-run/report.html", "patterns", 1180, 825),
+    ("playground", "playground.html", "document.documentElement?.dataset.ready", "", 1280, 1640),
+    ("report", "demo-run/report.html", DRAWN, "", 1180, 1400),
+    ("report_heads", "demo-run/report.html", DRAWN, "patterns", 1180, 825),
 )
 # Once all is drawn, what stands above the figure is moved out of sight.
 MOVE = """<script>
@@ -29,19 +31,24 @@ const wait = setInterval(() => {{
 </script></body>"""
 
 
-def draw(browser: str, page: Path, size: str, image: Path, profile: str) -> None:
-    flags = ("--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--no-first-run")
-    where = (f"--user-data-dir={profile}", f"--window-size={size}", "--virtual-time-budget=30000")
-    command = [browser, *flags, *where, f"--screenshot={image}", page.as_uri()]
-    subprocess.run(command, check=True, capture_output=True)
+def draw(page: Path, drawn: str, size: tuple[int, int], image: Path, folder: Path) -> None:
+    tab = Tab("about:blank", folder)
+    try:
+        tab.show(*size)
+        tab.call("Page.navigate", url=page.as_uri())
+        tab.wait(drawn)
+        # What a figure asks for after it was drawn, two frames later.
+        tab.evaluate("new Promise((done) => setTimeout(() => requestAnimationFrame(done), 500))")
+        tab.picture(image, whole=False)
+    finally:
+        tab.close()
 
 
 def main() -> None:
     build = Path(sys.argv[1] if len(sys.argv) > 1 else ROOT / "build")
-    browser = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-    if browser is None:
+    if BROWSER is None:
         sys.exit("page_images: no chromium: apt-get install chromium")
-    for name, page, figure, width, height in IMAGES:
+    for name, page, drawn, figure, width, height in IMAGES:
         image = ROOT / "docs" / "images" / f"{name}.png"
         with tempfile.TemporaryDirectory() as folder:
             text = (build / page).read_text(encoding="utf-8")
@@ -49,7 +56,7 @@ def main() -> None:
             shown.write_text(
                 text.replace("</body>", MOVE.format(figure=figure)) if figure else text, encoding="utf-8"
             )
-            draw(browser, shown, f"{width},{height}", image, f"{folder}/profile")
+            draw(shown, drawn, (width, height), image, Path(folder))
         print(image.relative_to(ROOT))
 
 

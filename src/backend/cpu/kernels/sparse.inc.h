@@ -16,7 +16,9 @@ static int64_t compact(const real *s, const real *h, int64_t count, real floor, 
     for (int64_t j = 0; j < count; j += LANES) {
         const int64_t lanes = ota_int_min(LANES, count - j);
         const vec x = load_lanes(s + j, lanes);
-        vmask above = mask_above(h ? vec_add(x, load_lanes(h + j, lanes)) : x, below);
+        vec level = x;
+        if (h) level = vec_add(x, load_lanes(h + j, lanes));
+        vmask above = mask_above(level, below);
         if (lanes < LANES) above = mask_and(above, mask_range(0, lanes));
         const int64_t here = mask_count(above);
         if (here == 0) continue;
