@@ -9,16 +9,16 @@
 
 enum { GROUP_RUNS = 16 };
 
-static int64_t compact(const real *s, const real *h, int64_t count, real floor, real *kept,
-                       int32_t *where) {
+/* `biased` is a constant where this is expanded: gcc 12 has no code for a choice of vectors under sanitizers. */
+static ALWAYS_INLINE int64_t compact_above(const real *s, const real *h, bool biased, int64_t count,
+                                           real floor, real *kept, int32_t *where) {
     const vec below = vec_set(floor);
     int64_t found = 0;
     for (int64_t j = 0; j < count; j += LANES) {
         const int64_t lanes = ota_int_min(LANES, count - j);
         const vec x = load_lanes(s + j, lanes);
-        vec level = x;
-        if (h) level = vec_add(x, load_lanes(h + j, lanes));
-        vmask above = mask_above(level, below);
+        vmask above =
+            biased ? mask_above(vec_add(x, load_lanes(h + j, lanes)), below) : mask_above(x, below);
         if (lanes < LANES) above = mask_and(above, mask_range(0, lanes));
         const int64_t here = mask_count(above);
         if (here == 0) continue;
@@ -27,6 +27,12 @@ static int64_t compact(const real *s, const real *h, int64_t count, real floor, 
         found += here;
     }
     return found;
+}
+
+static int64_t compact(const real *s, const real *h, int64_t count, real floor, real *kept,
+                       int32_t *where) {
+    return h ? compact_above(s, h, true, count, floor, kept, where)
+             : compact_above(s, s, false, count, floor, kept, where);
 }
 
 /* Weights p of the keys of a list, and their values. */
