@@ -38,9 +38,9 @@ def squares(rows: int, columns: int) -> Any:
 
 
 def attention(rows: int, columns: int) -> Any:
-    """Minus the scores of queries and keys of width 64, from 0 on."""
+    """Minus the scores of queries and keys of width 64, from 0 on; some keys are popular with all queries."""
     rng = np.random.default_rng(0)
-    scores = rng.standard_normal((rows, 64)) @ rng.standard_normal((64, columns)) / 8
+    scores = (1 + rng.standard_normal((rows, 64))) @ rng.standard_normal((64, columns)) / 8
     return scores.max() - scores
 
 
@@ -72,34 +72,28 @@ def drawn(make: Callable[[int, int], Any], rule: str, shape: tuple[int, int]) ->
     unit = 1.0 if make is integers else costs.max() / STEPS
     steps = np.rint(costs / unit).astype(np.int64)
     rng = np.random.default_rng(1)
-    a = rng.integers(1, 9, n) if rule in ("masses", "bounds") else np.ones(n, np.int64)
-    if rule == "pair caps":
-        a *= min(4, m)
-    # Whole masses of columns of the same sum, or room for all rows.
-    even = np.full(m, a.sum() // m) + (np.arange(m) < a.sum() % m)
-    b = even if rule != "masses" else np.bincount(rng.integers(0, m, a.sum()), minlength=m)
-    low, high = {
-        "masses": (b, b),
-        "caps": (0 * b, 2 * b),
-        "bounds": (b // 2, 2 * b),
-        "pair caps": (0 * b, 2 * b),
-    }[rule]
-    cap = PAIR_CAP if rule == "pair caps" else 0
-    cost = steps * unit
-    mass_a, mass_b = a.astype(float), b.astype(float)
-    how: dict[str, Any] = {"cost": True, "row_mass": mass_a, "column_mass": mass_b}
+    a = np.full(n, 4) if rule == "pair caps" else np.ones(n, np.int64)
+    if rule in ("masses", "bounds"):
+        a = rng.integers(1, 9, n)
+    total = int(a.sum())
     if rule == "masses":
-        call = partial(otattn.ot.emd, mass_a, mass_b, cost)
-    elif rule == "bounds":
-        # The multiples of the masses are one of each: halves that are whole where b is even.
-        even_b = 2 * (b // 2) + 2 * (b < 2)
-        low, high, how["column_mass"] = even_b // 2, 2 * even_b, even_b.astype(float)
-        call = partial(otattn.coupling, cost, method="hard/bounded:0.5,2", **how)
-    elif cap:
-        call = partial(otattn.coupling, cost, method=f"hard/capped:2{{entry_cap={cap}}}", **how)
-    else:
-        call = partial(otattn.coupling, cost, method="hard/capped:2", **how)
-    return Problem(steps, unit, a, low, high, cap, call)
+        b = np.bincount(rng.integers(0, m, total), minlength=m)
+        call = partial(otattn.ot.emd, a.astype(float), b.astype(float), steps * unit)
+        return Problem(steps, unit, a, b, b, 0, call)
+    # Even masses of columns, whose half is whole but for the 1 of a square problem with caps.
+    b = np.full(m, 1 if total == m else total // m // 2 * 2)
+    least, most = 0.5 if rule == "bounds" else 0.0, 2.0 if total == m else 1.5
+    cap = PAIR_CAP if rule == "pair caps" else 0
+    method = f"hard/bounded:{least},{most}" if least else f"hard/capped:{most}"
+    call = partial(
+        otattn.coupling,
+        steps * unit,
+        method=f"{method}{{entry_cap={cap}}}" if cap else method,
+        cost=True,
+        row_mass=a.astype(float),
+        column_mass=b.astype(float),
+    )
+    return Problem(steps, unit, a, (least * b).astype(np.int64), (most * b).astype(np.int64), cap, call)
 
 
 def by_highs(problem: Problem) -> Callable[[], Any]:
