@@ -13,11 +13,16 @@ from . import _structs as c
 from ._assignment import KINDS, matrix_of_costs, raise_failure
 from ._errors import new_error
 from ._library import CANCEL, library
-from ._settings import flag, whole
+from ._settings import flag, is_torch, whole
 from ._shapes import repr_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+
+def _without_gradients(x: Any) -> Any:
+    """Matchings have no derivative."""
+    return x.detach().cpu() if is_torch(x) else x
 
 
 class RankedAssignments(NamedTuple):
@@ -146,7 +151,7 @@ def k_best_assignments(
     k = whole("k", k)
     if k < 1:
         raise ValueError(f"k is {k}, wanted 1 or more")
-    cost = matrix_of_costs("cost_matrix", cost_matrix, (2,))
+    cost = matrix_of_costs("cost_matrix", _without_gradients(cost_matrix), (2,))
     k = _at_most(k, *cost.shape)
     pairs = (k, min(cost.shape))
     rows, columns = np.empty(pairs, np.int64), np.empty(pairs, np.int64)
@@ -193,7 +198,7 @@ def bottleneck_assignment(cost_matrix: Any, maximize: bool = False) -> Bottlenec
     """
     if type(maximize) is not bool:
         maximize = flag("maximize", maximize)
-    cost = matrix_of_costs("cost_matrix", cost_matrix, (2,))
+    cost = matrix_of_costs("cost_matrix", _without_gradients(cost_matrix), (2,))
     n, m = cost.shape
     pairs = np.empty((2, min(n, m)), np.int64)
     marks = np.empty(n + m, np.bool_)

@@ -325,8 +325,10 @@ def test_edges(name: str) -> None:
         )
         grads = torch.autograd.grad((out * up).sum(), list(leaves.values()))
         found.append(([out, *grads], aux))
-    for x, y in zip(found[1][0], found[0][0], strict=True):
-        assert distance(x, y) <= 1e-7
+    for word, x, y in zip(("out", *leaves), found[1][0], found[0][0], strict=True):
+        # By masses of exactly 0 the blocks give the derivative of an empty row.
+        counts = leaves[word] != 0 if word.endswith("_mass") else slice(None)
+        assert distance(x[counts], y[counts]) <= 1e-7, word
     assert found[1][1].info.status == found[0][1].info.status
     if "temperature" in name:
         # Its numbers are beyond rounding.

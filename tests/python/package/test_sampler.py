@@ -154,8 +154,11 @@ def test_small_reg_and_what_is_refused(rng: np.random.Generator) -> None:
     # Where exp(-cost / reg) is 0 for whole rows.
     plan = PlanSampler("sinkhorn", reg=1e-4, warn=False).get_map(100 * x0, 100 * x1)
     assert np.isfinite(plan).all() and abs(plan.sum() - 1.0) <= 1e-6
-    with pytest.warns(otattn.PartialWarning, match="raise reg"):
-        PlanSampler("sinkhorn", reg=1e-6).get_map(100 * x0, 100 * x1)
+    # Where no weight but those of the exact plan is left.
+    for reg in (1e-6, 1e-12):
+        plan = PlanSampler("sinkhorn", reg=reg).get_map(100 * x0, 100 * x1)
+        cost = squared(100 * x0, 100 * x1)
+        assert abs((plan * cost).sum() / ot.emd2([], [], cost) - 1.0) <= 1e-10
     for arguments, words in (
         ({"method": "partial"}, "method is 'partial', wanted 'exact'"),
         ({"method": "exact", "reg": 0.0}, "reg is 0.0"),
