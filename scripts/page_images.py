@@ -35,6 +35,7 @@ def draw(page: Path, drawn: str, size: tuple[int, int], image: Path, folder: Pat
     tab = Tab("about:blank", folder)
     try:
         tab.show(*size)
+        tab.call("Emulation.setScrollbarsHidden", hidden=True)
         tab.call("Page.navigate", url=page.as_uri())
         tab.wait(drawn)
         # What a figure asks for after it was drawn, two frames later.
