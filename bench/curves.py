@@ -24,7 +24,8 @@ from timing import write_csv
 COLUMNS = ("", "/exact", "/relaxed:0.5", "/capped:1.2", "/bounded:0.5,1.5", "/prefix", "/online:1.5")
 FAMILIES = {
     "softmax": [f"softmax{columns}" for columns in (*COLUMNS, "/elastic")],
-    "entmax": [f"entmax:1.5{columns}" for columns in COLUMNS] + ["entmax:1.3", "entmax:1.3/exact"],
+    "entmax": [f"entmax:1.5{columns}" for columns in COLUMNS],
+    "entmax-1.3": ["entmax:1.3", "entmax:1.3/exact"],
     "sparsemax": [f"sparsemax{columns}" for columns in COLUMNS],
     "hard": ["hard", "hard/exact", "hard/capped:2", "hard/bounded:0.5,1.5", "hard/prefix", "hard/online:1.5"],
 }
