@@ -196,7 +196,7 @@ static bool solve_lists(const pass *now, int64_t chunk, double *column, bool ane
     for (int64_t i = first; i < last; i++) {
         ota_row_found found = {.potential = -INFINITY};
         if (!(state->head->mu[i] > 0.0)) {
-            lists->count[i] = 0;
+            lists->begin[i] = lists->count[i] = 0;
             put_row(now, i, &found, column);
             continue;
         }
