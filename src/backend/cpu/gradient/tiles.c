@@ -37,8 +37,8 @@ static bool wants_pairs(const tile_run *run, int64_t batch, int64_t key_head) {
 void ota_tile_pack_pairs(const tile_head *h, int64_t half) {
     const ota_resolved *r = h->run->device->resolved;
     ota_tile_workspace *workspace = h->workspace;
-    h->packed->nonfinite_count = 0;
     if (half > 0) {
+        h->packed->nonfinite_count = 0;
         ota_pairs_keys(&h->run->arrays->values, h->batch, h->key_head, r->keys,
                        workspace->value_panels);
         return;
