@@ -79,7 +79,7 @@ static int write_csv(cli_context *context, const cli_grid *grid, const char *pat
     else
         csv_row(&csv, "www", "layer", grid->across, grid->value);
     for (int64_t k = 0; k < grid->rows * grid->columns; k++) {
-        csv_number(&csv, (double)(k / grid->columns));
+        csv_number(&csv, (double)(grid->first + k / grid->columns));
         csv_number(&csv, (double)(k % grid->columns));
         csv_number(&csv, grid->values[k]);
         if (grid->ids != NULL) {
@@ -93,15 +93,40 @@ static int write_csv(cli_context *context, const cli_grid *grid, const char *pat
 
 /* ---- figure and page ---- */
 
-static json_t *cells_of(const cli_grid *grid) {
-    json_t *cells = json_array();
-    for (int64_t k = 0; k < grid->rows * grid->columns; k++) {
-        (void)json_array_append_new(
-            cells, json_pack("{s:I, s:s, s:o, s:s}", "layer", (json_int_t)(k / grid->columns),
-                             "column", grid->names[k % grid->columns], "value",
-                             cli_json_real(grid->values[k]), "token", grid->tokens[k]));
+/* The cells as a page's grid has them, the last layer on top. */
+static run_grid grid_of(const cli_grid *grid) {
+    run_grid drawn = {.row_axis = "layer",
+                      .columns = json_array(),
+                      .rows = json_array(),
+                      .values = json_array(),
+                      .words = grid->ids != NULL ? json_array() : NULL};
+    for (int64_t c = 0; c < grid->columns; c++)
+        (void)json_array_append_new(drawn.columns, json_string(grid->names[c]));
+    for (int64_t r = grid->rows; r-- > 0;) {
+        char label[RUN_WORD];
+        json_t *values = json_array(), *words = json_array();
+        for (int64_t k = r * grid->columns; k < (r + 1) * grid->columns; k++) {
+            (void)json_array_append_new(values, cli_json_real(grid->values[k]));
+            (void)json_array_append_new(words, json_string(grid->tokens[k]));
+        }
+        cli_run_layer_label(grid->first + r, label);
+        (void)json_array_append_new(drawn.rows, json_string(label));
+        (void)json_array_append_new(drawn.values, values);
+        (void)json_array_append(drawn.words, words);
+        json_decref(words);
     }
-    return json_pack("{s:o}", "cells", cells);
+    return drawn;
+}
+
+/* The figure's data, and its table, freed by the caller. */
+static json_t *data_of(const cli_grid *grid, cli_cells **cells) {
+    const run_grid drawn = grid_of(grid);
+    json_t *data = cli_run_grid_data(&drawn, cells);
+    json_decref(drawn.columns);
+    json_decref(drawn.rows);
+    json_decref(drawn.values);
+    json_decref(drawn.words);
+    return data;
 }
 
 static cli_figure figure_of(const cli_grid *grid, json_t *datasets, const cli_table *numbers) {
@@ -118,7 +143,8 @@ static int write_figure(cli_context *context, const cli_grid *grid, const char *
     cli_text text;
     int code = cli_text_begin(&text, &context->error);
     if (code != 0) return code;
-    json_t *datasets = cells_of(grid);
+    cli_cells *cells;
+    json_t *datasets = data_of(grid, &cells);
     const cli_figure drawn = figure_of(grid, datasets, NULL);
     json_t *figure = cli_report_specification(&drawn);
     if (json_dumpf(figure, text.stream, JSON_INDENT(1) | JSON_REAL_PRECISION(17)) != 0)
@@ -126,22 +152,16 @@ static int write_figure(cli_context *context, const cli_grid *grid, const char *
     (void)fputc('\n', text.stream);
     json_decref(figure);
     json_decref(datasets);
+    cli_cells_free(cells);
     return write_text(context, &text, code, path);
 }
 
 static int write_page(cli_context *context, const cli_grid *grid, const char *path) {
-    static const char *const heading[] = {"layer", "column", "value", "token"};
     const ota_error error = {{0}, {0}, {0}};
     cli_report *report = cli_report_open(grid->title, grid->lead);
     if (report == NULL) return cli_fail_status(context, OTA_ENOMEM, &error);
-    cli_cells *cells = cli_cells_new(4, heading);
-    for (int64_t k = 0; k < grid->rows * grid->columns; k++) {
-        cli_cell_format(cells, "%" PRId64, k / grid->columns);
-        cli_cell(cells, grid->names[k % grid->columns]);
-        cli_cell_format(cells, "%.4g", grid->values[k]);
-        cli_cell(cells, grid->tokens[k]);
-    }
-    json_t *datasets = cells_of(grid);
+    cli_cells *cells;
+    json_t *datasets = data_of(grid, &cells);
     const cli_figure figure = figure_of(grid, datasets, cli_cells_table(cells, grid->caption));
     cli_report_figure(report, &figure);
     json_decref(datasets);
@@ -197,7 +217,9 @@ void cli_grid_print(const cli_grid *grid) {
     }
     (void)putchar('\n');
     for (int64_t r = 0; r < grid->rows; r++) {
-        (void)printf("%-6" PRId64, r);
+        char label[RUN_WORD];
+        cli_run_layer_label(grid->first + r, label);
+        (void)printf("%-6s", label);
         for (int64_t c = first; c < grid->columns; c++) {
             const int64_t k = r * grid->columns + c;
             char text[2 * CLI_GRID_LABEL];
@@ -214,7 +236,9 @@ void cli_grid_print(const cli_grid *grid) {
 
 void cli_grid_put(const cli_grid *grid, json_t *object) {
     json_t *values = json_array(), *ids = json_array(), *tokens = json_array();
+    json_t *layers = json_array();
     for (int64_t r = 0; r < grid->rows; r++) {
+        (void)json_array_append_new(layers, json_integer(grid->first + r));
         json_t *numbers = json_array(), *row = json_array(), *words = json_array();
         for (int64_t c = 0; c < grid->columns; c++) {
             const int64_t k = r * grid->columns + c;
@@ -228,6 +252,7 @@ void cli_grid_put(const cli_grid *grid, json_t *object) {
         (void)json_array_append_new(tokens, words);
     }
     (void)json_object_set_new(object, "across", json_string(grid->across));
+    (void)json_object_set_new(object, "layer", layers);
     (void)json_object_set_new(object, grid->value, values);
     if (grid->ids != NULL) {
         (void)json_object_set(object, "ids", ids);

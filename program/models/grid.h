@@ -15,6 +15,7 @@ typedef struct cli_grid {
     const char *value;  /* name of the numbers, in the csv and in JSON */
     const char *axis;   /* and in words */
     int64_t rows, columns;
+    int64_t first;                  /* layer of the first row; -1: the embedding */
     const double *values;           /* [rows, columns] */
     const int64_t *ids;             /* [rows, columns] tokens, or NULL */
     const int64_t *columns_ids;     /* [columns] tokens of the positions, or NULL */
@@ -35,7 +36,7 @@ int cli_grid_check(cli_context *context);
 /* By the ending of the path. */
 int cli_grid_write(cli_context *context, const cli_grid *grid, const char *path);
 void cli_grid_print(const cli_grid *grid);
-/* "values": rows of numbers, "ids" and "tokens": rows of them, where there are any. */
+/* "layer": of every row, "values": rows of numbers, "ids" and "tokens": rows of them, where there are any. */
 void cli_grid_put(const cli_grid *grid, json_t *object);
 
 #endif

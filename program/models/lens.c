@@ -1,5 +1,6 @@
 /* `otattn lens MODEL`: the logit lens [TOT-63, 64]. What the model's head makes of the stream behind every block at every
- * position: the likeliest token and its probability. Layer 0 is the embedding, the last one what the model predicts. */
+ * position: the likeliest token and its probability. Rows are called as in the report: by the layer that the state leaves, "emb" before
+ * the first, so that the last row is what the model predicts. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -147,19 +148,22 @@ static int read_lens(cli_context *context, const ota_model *model, const ota_mod
     if (code == 0) name_states(&l, model);
     if (code == 0) code = run(&l, model, tokens.ids);
     cli_grid grid = {
-        .figure = "lens_grid",
+        .figure = "grid",
         .title = "Logit lens: the likeliest token by layer and position",
-        .lead = "What the model's head makes of the residual stream in front of every block and "
-                "behind the last one.",
-        .caption = "A cell is the token that the head finds likeliest at that layer and position, "
-                   "and its probability. Layer 0 is the embedding; the last row is the model's "
-                   "prediction of the next token.",
+        .lead =
+            "What the model's head makes of the residual stream of the embedding and behind every "
+            "layer.",
+        .caption =
+            "A cell is the token that the head finds likeliest after that layer, and the colour "
+            "its probability. emb is the embedding; the row on top is the model's "
+            "prediction of the next token.",
         .alternative = "Cells by layer and position, coloured by the probability of their token.",
         .across = "position",
         .value = "probability",
-        .axis = "probability of the likeliest token",
+        .axis = "probability",
         .rows = facts->layers + 1,
         .columns = l.count,
+        .first = -1,
         .values = l.values,
         .ids = l.ids,
         .columns_ids = tokens.ids,

@@ -178,7 +178,9 @@ static json_t *word_at(const json_t *lens, size_t layer, size_t position) {
 static json_t *state_name(const run_page *page, int run, size_t state) {
     const json_t *first = json_array_get(json_object_get(page->runs[run].metrics, "layers"), 0);
     const int layer = cli_run_layer("layers", first, 0) + (int)state;
-    return layer < 0 ? json_string("emb") : json_sprintf("%d", layer);
+    char label[RUN_WORD];
+    cli_run_layer_label(layer, label);
+    return json_string(label);
 }
 
 static json_t *token_names(const json_t *tokens, size_t count) {

@@ -111,6 +111,8 @@ void cli_run_between(const double numbers[3], bool share, char word[RUN_WORD]);
 void cli_run_mean(const json_t *figure, bool share, char word[RUN_WORD]);
 /* "layer 3", "the embedding". */
 void cli_run_layer_name(int layer, char word[RUN_WORD]);
+/* The same in a row's margin: "3", "emb". */
+void cli_run_layer_label(int64_t layer, char word[RUN_WORD]);
 
 /* ---- run_findings.c ---- */
 
@@ -140,7 +142,7 @@ int cli_run_layer(const char *part, const json_t *entry, size_t index);
 
 /* ---- run_grid.c ---- */
 
-/* Values between 0 and 1 by row (from the top) and token, with a text in every cell. */
+/* Values by row (from the top) and token, with a text in every cell. */
 typedef struct run_grid {
     const char *file; /* figures/FILE.vl.json */
     const char *title, *caption;
@@ -150,6 +152,8 @@ typedef struct run_grid {
     int run;
 } run_grid;
 
+/* The data set `rows` of the figures grid and patching, and the table of the same numbers, freed by the caller. */
+json_t *cli_run_grid_data(const run_grid *grid, cli_cells **cells);
 /* Keeps none of the arrays. */
 void cli_run_grid(run_page *page, const run_grid *grid);
 

@@ -1,6 +1,7 @@
 /* Numbers as a page's sentences tell them: three digits, thousands apart, a mean with its interval behind it.
  *
  *     0.954 [0.945, 0.961]     93 % [91, 95]     24,576 */
+#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -71,4 +72,11 @@ void cli_run_layer_name(int layer, char word[RUN_WORD]) {
         (void)snprintf(word, RUN_WORD, "the embedding");
     else
         (void)snprintf(word, RUN_WORD, "layer %d", layer);
+}
+
+void cli_run_layer_label(int64_t layer, char word[RUN_WORD]) {
+    if (layer < 0)
+        (void)snprintf(word, RUN_WORD, "emb");
+    else
+        (void)snprintf(word, RUN_WORD, "%" PRId64, layer);
 }

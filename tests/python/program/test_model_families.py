@@ -805,7 +805,7 @@ def test_lens_of_a_norm_and_a_transform(tmp_path: Path) -> None:
         with torch.no_grad():
             logits = model.decoder(model.head(model.model.final_norm(states[layer])))[0]
         most, best = logits.softmax(-1).max(-1)
-        rows = found[found[:, 0] == layer]
+        rows = found[found[:, 0] == layer - 1]
         assert np.array_equal(rows[:, 3], best.numpy()), layer
         assert np.allclose(rows[:, 2], most.numpy(), rtol=1e-4), layer
 

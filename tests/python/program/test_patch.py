@@ -10,12 +10,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from program import answer, run
+from program import ROOT, answer, run
 from test_edits import hooked
 from test_models import draw_ids, make_model
 
 torch = pytest.importorskip("torch")
 
+FIGURES = ROOT / "program" / "report" / "figures"
 LAYER = 1  # that `hooked` patches
 SHARES = 2e-3  # of a difference of logits that is at least a twentieth of the largest logit: 1e-4 of that
 
@@ -103,7 +104,9 @@ def test_lens_against_the_head(tmp_path: Path, name: str) -> None:
             best, token = logits.softmax(-1).max(-1)
             assert found["ids"][layer] == token[0].tolist()
             assert np.abs(np.array(found["probability"][layer]) - best[0].numpy()).max() <= 1e-4
-    assert len((tmp_path / "lens.csv").read_text().splitlines()) == 1 + (layers + 1) * 13
+    with (tmp_path / "lens.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert [int(row["layer"]) for row in rows] == [k // 13 - 1 for k in range((layers + 1) * 13)]
 
 
 def test_pages_and_figures(tmp_path: Path) -> None:
@@ -114,9 +117,19 @@ def test_pages_and_figures(tmp_path: Path) -> None:
     for words in (patch, ["lens", "model", "--ids", "ids.npy"]):
         found = answer(tmp_path, *words, "-f", "-o", "f.vl.json")
         figure = json.loads((tmp_path / "f.vl.json").read_text())
-        cells = figure["datasets"]["cells"]
-        values = np.array(found.get("restored", found.get("probability")))
-        assert [cell["value"] for cell in cells] == values.ravel().tolist()
+        drawn = figure["datasets"]["rows"]
+        values = found.get("restored", found.get("probability"))
+        # Figure and numbering are the report's: rows by the layer that a state leaves, the last on top.
+        lens = words[0] == "lens"
+        assert found["layer"] == list(range(-1 if lens else 0, len(values) - (1 if lens else 0)))
+        labels = ["emb" if layer < 0 else str(layer) for layer in found["layer"]]
+        assert [row["row"] for row in drawn] == labels[::-1]
+        assert [row["values"] for row in drawn] == values[::-1]
+        assert [row.get("words") for row in drawn] == [
+            [str(token) for token in ids] if lens else None for ids in (found.get("ids") or values)[::-1]
+        ]
+        peer = json.loads((FIGURES / f"{'grid' if lens else 'patching'}.vl.json").read_text())
+        assert figure["description"] == peer["description"]
         done = run(tmp_path, *words, "-f", "-o", "f.html")
         assert done.returncode == 0 and b"wrote f.html" in done.stdout
         assert "<html" in (tmp_path / "f.html").read_text()
