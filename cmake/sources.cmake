@@ -331,6 +331,7 @@ set(OTATTN_MODEL_SOURCES
     models/transformer/methods.c
     models/transformer/methods_file.c
     models/transformer/mixture.c
+    models/transformer/norms.c
     models/transformer/rope.c
     models/transformer/session.c
     models/transformer/weights.c)

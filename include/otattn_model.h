@@ -192,8 +192,9 @@ typedef enum ota_edit_kind {
 typedef struct ota_edit {
     size_t size; /* sizeof(ota_edit) */
     /* A name of ota_model_point, or one without "blocks.L.": that point of every layer. Weights that are edited are mixed with
-       the values as they then are, and weights are made of edited scores. Refused by name is what the rest of a run does
-       not read: hook_scale, attn.hook_receiver, attn.hook_result. */
+       the values as they then are, and weights are made of edited scores; what a norm divides by (hook_scale) and what
+       heads add (attn.hook_result) go into the run as they are left. Refused by name is attn.hook_receiver, sums of weights
+       that nothing reads: edit attn.hook_pattern. */
     const char *point;
     ota_edit_kind kind;
     ota_range sequences;
@@ -296,7 +297,8 @@ typedef struct ota_capture_point {
 } ota_capture_point;
 
 /* The points of a run of `batch` new sequences of `count` tokens, in the order in which the run meets
- * them; 0 past the end. Norms are captured with their weights in (hook_normalized), and what they divide by is hook_scale.
+ * them; 0 past the end. Norms are captured with their weights in (hook_normalized), and what they divide by is hook_scale,
+ * of attn.q_norm and k_norm [batch, count, heads, 1], where one norm takes all heads [batch, count, 1, 1].
  * attn.hook_attn_scores are the scores before the division by the temperature, -inf where a mask forbids;
  * attn.hook_receiver [batch, heads, keys], the mass that every key receives, is this library's own. attn.hook_result
  * [batch, count, heads, width] is what each head adds to the stream, without the bias: as many products of the output as heads. */

@@ -3,7 +3,6 @@
  * Names and shapes are those of TransformerLens. Norms are captured after their weights, also RMS norms. */
 #include "session.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,16 +18,19 @@ enum {
     FINAL_NORM = 64,
     TYPED = 128,
     EMBED_NORM = 256,
-    SCALED_2 = 512,
-    DENSE = 1024
+    DENSE = 512,
+    HEAD_NORM = 1024,
+    NORM_1_BEHIND = 2048,
+    NORM_2_BEHIND = 4096,
+    LATENT = 8192,
+    QUERY_RANK = 16384
 };
 
-static const char of_a_norm[] = "nothing reads it again; edit hook_normalized behind it",
-                  of_results[] = "nothing reads it again; edit attn.hook_z or hook_attn_out",
-                  of_weights[] = "nothing reads it again; edit attn.hook_pattern";
+static const char of_weights[] = "nothing reads it again; edit attn.hook_pattern";
 
-/* How an array lies: a row for each token, of columns or of heads of columns; or for each query or key of each head. */
-typedef enum point_form { TOKENS, HEADS_OF_TOKENS, PAIRS, KEYS } point_form;
+/* How an array lies: a row for each token, of columns, of heads of columns, or of one number for each vector that a norm of heads
+ * has there; or for each query or key of each head. */
+typedef enum point_form { TOKENS, HEADS_OF_TOKENS, VECTORS_OF_TOKENS, PAIRS, KEYS } point_form;
 
 typedef struct point_row {
     const char *name; /* behind "blocks.L." where the point is one of a block */
@@ -44,34 +46,57 @@ static const point_row points[OTA_POINTS] = {
     [OTA_POINT_TYPE] = {"hook_token_type_embed", TYPED, TOKENS, OTA_SIZE_EMBED, NULL},
     [OTA_POINT_FULL_EMBED] = {"hook_full_embed", EMBED_NORM, TOKENS, OTA_SIZE_EMBED, NULL},
     [OTA_POINT_RESID_PRE] = {"hook_resid_pre", ANY, TOKENS, OTA_SIZE_WIDTH, NULL},
-    [OTA_POINT_SCALE_1] = {"ln1.hook_scale", PRE_NORM, TOKENS, OTA_SIZE_NONE, of_a_norm},
+    [OTA_POINT_SCALE_1] = {"ln1.hook_scale", PRE_NORM, TOKENS, OTA_SIZE_NONE, NULL},
     [OTA_POINT_NORMALIZED_1] = {"ln1.hook_normalized", PRE_NORM, TOKENS, OTA_SIZE_WIDTH, NULL},
+    [OTA_POINT_SCALE_QUERY_LATENT] = {"attn.q_latent_norm.hook_scale", QUERY_RANK, TOKENS,
+                                      OTA_SIZE_NONE, NULL},
+    [OTA_POINT_QUERY_LATENT] = {"attn.hook_q_latent", QUERY_RANK, TOKENS, OTA_SIZE_QUERY_RANK,
+                                NULL},
+    [OTA_POINT_SCALE_KEY_LATENT] = {"attn.kv_latent_norm.hook_scale", LATENT, TOKENS, OTA_SIZE_NONE,
+                                    NULL},
+    [OTA_POINT_KEY_LATENT] = {"attn.hook_kv_latent", LATENT, TOKENS, OTA_SIZE_KEY_RANK, NULL},
     [OTA_POINT_QUERY] = {"attn.hook_q", ANY, HEADS_OF_TOKENS, OTA_SIZE_QUERY, NULL},
     [OTA_POINT_KEY] = {"attn.hook_k", ANY, HEADS_OF_TOKENS, OTA_SIZE_KEY, NULL},
     [OTA_POINT_VALUE] = {"attn.hook_v", ANY, HEADS_OF_TOKENS, OTA_SIZE_VALUE, NULL},
+    [OTA_POINT_SCALE_QUERY] = {"attn.q_norm.hook_scale", HEAD_NORM, VECTORS_OF_TOKENS,
+                               OTA_SIZE_QUERY, NULL},
+    [OTA_POINT_NORMALIZED_QUERY] = {"attn.q_norm.hook_normalized", HEAD_NORM, HEADS_OF_TOKENS,
+                                    OTA_SIZE_QUERY, NULL},
+    [OTA_POINT_SCALE_KEY] = {"attn.k_norm.hook_scale", HEAD_NORM, VECTORS_OF_TOKENS, OTA_SIZE_KEY,
+                             NULL},
+    [OTA_POINT_NORMALIZED_KEY] = {"attn.k_norm.hook_normalized", HEAD_NORM, HEADS_OF_TOKENS,
+                                  OTA_SIZE_KEY, NULL},
     [OTA_POINT_ROTATED_QUERY] = {"attn.hook_rot_q", ROTARY, HEADS_OF_TOKENS, OTA_SIZE_QUERY, NULL},
     [OTA_POINT_ROTATED_KEY] = {"attn.hook_rot_k", ROTARY, HEADS_OF_TOKENS, OTA_SIZE_KEY, NULL},
     [OTA_POINT_SCORES] = {"attn.hook_attn_scores", ANY, PAIRS, OTA_SIZE_NONE, NULL},
     [OTA_POINT_PATTERN] = {"attn.hook_pattern", ANY, PAIRS, OTA_SIZE_NONE, NULL},
     [OTA_POINT_RECEIVER] = {"attn.hook_receiver", ANY, KEYS, OTA_SIZE_NONE, of_weights},
     [OTA_POINT_MIXED] = {"attn.hook_z", ANY, HEADS_OF_TOKENS, OTA_SIZE_MIXED, NULL},
-    [OTA_POINT_RESULT] = {"attn.hook_result", ANY, HEADS_OF_TOKENS, OTA_SIZE_WIDTH, of_results},
+    [OTA_POINT_RESULT] = {"attn.hook_result", ANY, HEADS_OF_TOKENS, OTA_SIZE_WIDTH, NULL},
+    [OTA_POINT_SCALE_1_BEHIND] = {"ln1_post.hook_scale", NORM_1_BEHIND, TOKENS, OTA_SIZE_NONE,
+                                  NULL},
+    [OTA_POINT_NORMALIZED_1_BEHIND] = {"ln1_post.hook_normalized", NORM_1_BEHIND, TOKENS,
+                                       OTA_SIZE_WIDTH, NULL},
     [OTA_POINT_ATTENTION_OUT] = {"hook_attn_out", ANY, TOKENS, OTA_SIZE_WIDTH, NULL},
     [OTA_POINT_RESID_MID] = {"hook_resid_mid", ANY, TOKENS, OTA_SIZE_WIDTH, NULL},
-    [OTA_POINT_SCALE_MID] = {"ln1.hook_scale", POST_NORM, TOKENS, OTA_SIZE_NONE, of_a_norm},
+    [OTA_POINT_SCALE_MID] = {"ln1.hook_scale", POST_NORM, TOKENS, OTA_SIZE_NONE, NULL},
     [OTA_POINT_NORMALIZED_MID] = {"hook_normalized_resid_mid", POST_NORM, TOKENS, OTA_SIZE_WIDTH,
                                   NULL},
-    [OTA_POINT_SCALE_2] = {"ln2.hook_scale", SCALED_2, TOKENS, OTA_SIZE_NONE, of_a_norm},
+    [OTA_POINT_SCALE_2] = {"ln2.hook_scale", PRE_NORM_2, TOKENS, OTA_SIZE_NONE, NULL},
     [OTA_POINT_NORMALIZED_2] = {"ln2.hook_normalized", PRE_NORM_2, TOKENS, OTA_SIZE_WIDTH, NULL},
     [OTA_POINT_MLP_PRE] = {"mlp.hook_pre", DENSE, TOKENS, OTA_SIZE_INNER, NULL},
     [OTA_POINT_MLP_LINEAR] = {"mlp.hook_pre_linear", GATED | DENSE, TOKENS, OTA_SIZE_INNER, NULL},
     [OTA_POINT_MLP_POST] = {"mlp.hook_post", DENSE, TOKENS, OTA_SIZE_INNER, NULL},
+    [OTA_POINT_SCALE_2_BEHIND] = {"ln2_post.hook_scale", NORM_2_BEHIND, TOKENS, OTA_SIZE_NONE,
+                                  NULL},
+    [OTA_POINT_NORMALIZED_2_BEHIND] = {"ln2_post.hook_normalized", NORM_2_BEHIND, TOKENS,
+                                       OTA_SIZE_WIDTH, NULL},
     [OTA_POINT_MLP_OUT] = {"hook_mlp_out", ANY, TOKENS, OTA_SIZE_WIDTH, NULL},
     [OTA_POINT_RESID_POST] = {"hook_resid_post", ANY, TOKENS, OTA_SIZE_WIDTH, NULL},
-    [OTA_POINT_SCALE_POST] = {"ln2.hook_scale", POST_NORM, TOKENS, OTA_SIZE_NONE, of_a_norm},
+    [OTA_POINT_SCALE_POST] = {"ln2.hook_scale", POST_NORM, TOKENS, OTA_SIZE_NONE, NULL},
     [OTA_POINT_NORMALIZED_POST] = {"hook_normalized_resid_post", POST_NORM, TOKENS, OTA_SIZE_WIDTH,
                                    NULL},
-    [OTA_POINT_FINAL_SCALE] = {"ln_final.hook_scale", FINAL_NORM, TOKENS, OTA_SIZE_NONE, of_a_norm},
+    [OTA_POINT_FINAL_SCALE] = {"ln_final.hook_scale", FINAL_NORM, TOKENS, OTA_SIZE_NONE, NULL},
     [OTA_POINT_FINAL] = {"ln_final.hook_normalized", FINAL_NORM, TOKENS, OTA_SIZE_WIDTH, NULL},
 };
 
@@ -90,8 +115,11 @@ static bool exists(const ota_model *model, ota_point point, int64_t layer) {
         {POST_NORM, post},
         {PRE_NORM, !post && ota_weight_present(&block[OTA_NORM_1])},
         {PRE_NORM_2, !post && ota_weight_present(&block[OTA_NORM_2])},
-        /* Of a parallel block, x is no more when its second norm is due. */
-        {SCALED_2, !post && !model->config.form.parallel && ota_weight_present(&block[OTA_NORM_2])},
+        {HEAD_NORM, ota_weight_present(&block[OTA_QUERY_NORM])},
+        {NORM_1_BEHIND, ota_weight_present(&block[OTA_NORM_1_BEHIND])},
+        {NORM_2_BEHIND, ota_weight_present(&block[OTA_NORM_2_BEHIND])},
+        {LATENT, ota_weight_present(&block[OTA_LATENT])},
+        {QUERY_RANK, ota_weight_present(&block[OTA_QUERY_DOWN])},
         {FINAL_NORM, ota_weight_present(&whole[OTA_FINAL_NORM])},
         {ROTARY, ota_architecture_has(row, OTA_ARCH_ROTARY)},
         {TYPED, ota_weight_present(&whole[OTA_TYPE])},
@@ -129,22 +157,29 @@ static void visit_points(const ota_model *model,
 
 /* ---- shapes ---- */
 
-static int64_t heads_of(const ota_config *config, ota_point point) {
-    if (points[point].form == TOKENS) return 1;
+static int64_t heads_of(const ota_model *model, ota_point point) {
+    const ota_config *config = &model->config;
     const ota_size width = points[point].width;
+    if (points[point].form == TOKENS) return 1;
+    if (points[point].form == VECTORS_OF_TOKENS) {
+        const ota_role norm = width == OTA_SIZE_KEY ? OTA_KEY_NORM : OTA_QUERY_NORM;
+        return config->sizes[width] / model->blocks->weights[norm].columns;
+    }
     return width == OTA_SIZE_KEY || width == OTA_SIZE_VALUE ? config->kv_heads : config->heads;
 }
 
-static int64_t columns_of(const ota_config *config, ota_point point) {
+static int64_t columns_of(const ota_model *model, ota_point point) {
     const ota_size width = points[point].width;
-    if (width == OTA_SIZE_WIDTH)
-        return config->sizes[width]; /* each head's own, if there are heads */
-    return width == OTA_SIZE_NONE ? 1 : config->sizes[width] / heads_of(config, point);
+    const int64_t size = model->config.sizes[width];
+    if (width == OTA_SIZE_WIDTH) return size; /* each head's own, if there are heads */
+    if (width == OTA_SIZE_NONE || points[point].form == VECTORS_OF_TOKENS) return 1;
+    return size / heads_of(model, point);
 }
 
 int ota_session_axis(ota_point point, int k) {
     static const int axes[][4] = {[TOKENS] = {1, 2, -1, 3},
                                   [HEADS_OF_TOKENS] = {0, 1, 2, 3},
+                                  [VECTORS_OF_TOKENS] = {0, 1, 2, 3},
                                   [PAIRS] = {0, 2, 1, 3},
                                   [KEYS] = {1, -1, 2, 3}};
     return axes[points[point].form][k];
@@ -164,18 +199,18 @@ static void shape_point(ota_point point, const int64_t size[4], int *rank, int64
     if (*rank == 3) shape[3] = 0;
 }
 
-static void sizes_of(const ota_config *config, ota_point point, const int64_t run[3],
+static void sizes_of(const ota_model *model, ota_point point, const int64_t run[3],
                      int64_t size[4]) {
     const bool pairs = points[point].form == PAIRS || points[point].form == KEYS;
     size[0] = run[0];
     size[1] = run[1];
-    size[2] = heads_of(config, point);
-    size[3] = pairs ? run[2] : columns_of(config, point);
+    size[2] = heads_of(model, point);
+    size[3] = pairs ? run[2] : columns_of(model, point);
 }
 
 void ota_session_sizes(const ota_session *s, ota_point point, int64_t size[4]) {
     const ota_model_run *run = s->run.now;
-    sizes_of(&s->model->config, point,
+    sizes_of(s->model, point,
              (int64_t[]){run->batch, run->count, run->first > 0 ? s->options.cache : run->count},
              size);
 }
@@ -200,7 +235,7 @@ static bool count_point(void *context, ota_point point, int64_t layer) {
     ota_session_name(point, layer, s->out->name, sizeof s->out->name);
     int64_t size[4];
     s->out->layer = layer_of(s->model, point, layer);
-    sizes_of(&s->model->config, point, (int64_t[]){s->batch, s->count, s->count}, size);
+    sizes_of(s->model, point, (int64_t[]){s->batch, s->count, s->count}, size);
     shape_point(point, size, &s->out->rank, s->out->shape);
     return s->found = true;
 }
@@ -354,20 +389,4 @@ ota_status ota_session_capture(ota_session *s, ota_point point, int64_t layer, f
         status = ota_session_hand_over(s, point, layer, &block);
     }
     return status;
-}
-
-ota_status ota_session_capture_scale(ota_session *s, ota_point point, int64_t layer,
-                                     const float *from) {
-    const int64_t width = ota_model_size(s->model, OTA_SIZE_WIDTH);
-    const int64_t rows = s->run.now->batch * s->run.now->count;
-    const bool centred = !ota_architecture_has(s->model->architecture, OTA_ARCH_RMS);
-    if (!ota_session_wants(s, point, layer)) return OTA_OK;
-    for (int64_t i = 0; i < rows; i++) {
-        const float *x = from + i * width;
-        double mean = 0, square = 0;
-        for (int64_t k = 0; centred && k < width; k++) mean += (double)x[k] / (double)width;
-        for (int64_t k = 0; k < width; k++) square += ((double)x[k] - mean) * ((double)x[k] - mean);
-        s->buffers.spare[i] = (float)sqrt(square / (double)width + s->model->config.norm_epsilon);
-    }
-    return ota_session_capture(s, point, layer, s->buffers.spare, 1);
 }

@@ -21,7 +21,6 @@ enum { ROWS_PER_TASK = 8 };
 
 typedef struct rows_job {
     ota_session *session;
-    const ota_weight *weight, *bias;
     ota_activation activation;
     const float *from;
     float *to;
@@ -35,36 +34,6 @@ static void run_rows(ota_session *s, int64_t rows, void (*body)(void *, int64_t,
 
 static int64_t last_row(const rows_job *j, int64_t index) {
     return ota_int_min((index + 1) * ROWS_PER_TASK, j->rows);
-}
-
-static void norm_rows(void *context, int64_t index, int worker) {
-    const rows_job *j = context;
-    const ota_ops *ops = j->session->ops;
-    const double epsilon = j->session->model->config.norm_epsilon;
-    (void)worker;
-    for (int64_t i = index * ROWS_PER_TASK; i < last_row(j, index); i++) {
-        const float *from = j->from + i * j->width;
-        float *to = j->to + i * j->width;
-        if (ota_architecture_has(j->session->model->architecture, OTA_ARCH_RMS))
-            ops->rms_norm(from, j->weight->values, epsilon, to, j->width);
-        else
-            ops->layer_norm(from, j->weight->values,
-                            ota_weight_present(j->bias) ? j->bias->values
-                                                        : j->session->buffers.zeros,
-                            epsilon, to, j->width);
-    }
-}
-
-void ota_session_normalise(ota_session *s, const ota_weight *weight, const float *from, float *to,
-                           int64_t rows) {
-    rows_job j = {.session = s,
-                  .weight = weight,
-                  .bias = weight + 1,
-                  .from = from,
-                  .to = to,
-                  .rows = rows,
-                  .width = weight->columns};
-    run_rows(s, rows, norm_rows, &j);
 }
 
 static void activate_rows(void *context, int64_t index, int worker) {
@@ -106,7 +75,6 @@ void ota_session_add(ota_session *s, float *to, const float *from, int64_t rows,
 
 typedef struct rotation {
     const ota_session *session;
-    const ota_block *block;
     const float *cosines, *sines; /* those of the layer */
     int64_t rows;
 } rotation;
@@ -125,13 +93,6 @@ static void rotate_head(const rotation *r, float *x, int64_t position) {
     }
 }
 
-/* Every head by itself, or all of them as one row, as the norm's weights are. */
-static void norm_heads(const ota_session *s, const ota_weight *norm, float *x, int64_t width) {
-    if (!ota_weight_present(norm)) return;
-    for (int64_t k = 0; k < width; k += norm->columns)
-        s->ops->rms_norm(x + k, norm->values, s->model->config.norm_epsilon, x + k, norm->columns);
-}
-
 static void rotate_rows(void *context, int64_t index, int worker) {
     const rotation *r = context;
     const ota_session *s = r->session;
@@ -142,11 +103,7 @@ static void rotate_rows(void *context, int64_t index, int worker) {
     /* Keys follow the queries, head by head. */
     for (int64_t i = index * ROWS_PER_TASK; i < last; i++) {
         float *row = s->buffers.merged + i * stride;
-        norm_heads(s, &r->block->weights[OTA_QUERY_NORM], row, config->sizes[OTA_SIZE_QUERY]);
-        norm_heads(s, &r->block->weights[OTA_KEY_NORM], row + config->sizes[OTA_SIZE_QUERY],
-                   config->sizes[OTA_SIZE_KEY]);
-        for (int64_t head = 0; r->cosines != NULL && head < config->heads + config->kv_heads;
-             head++)
+        for (int64_t head = 0; head < config->heads + config->kv_heads; head++)
             rotate_head(r, row + head * config->head_width + config->latent.plain,
                         s->run.now->first + i % s->run.now->count);
     }
@@ -183,20 +140,17 @@ static void part_rows(void *context, int64_t index, int worker) {
     }
 }
 
-static void project(ota_session *s, const ota_block *block, const float *h, int64_t rows) {
+static ota_status project(ota_session *s, int64_t layer, const float *h, int64_t rows) {
     const int64_t *size = s->model->config.sizes;
-    const ota_weight *w = block->weights;
+    const ota_weight *w = s->model->blocks[layer].weights;
     const int64_t width = size[OTA_SIZE_WIDTH], stride = size[OTA_SIZE_MERGED];
-    if (ota_weight_present(&w[OTA_LATENT])) {
-        ota_session_project_latent(s, block, h, rows);
-        return;
-    }
+    if (ota_weight_present(&w[OTA_LATENT])) return ota_session_project_latent(s, layer, h, rows);
     if (ota_weight_present(&w[OTA_MERGED])) {
         ota_linear(s, &w[OTA_MERGED], &w[OTA_MERGED_BIAS], h, width, rows, s->buffers.merged,
                    stride);
         rows_job j = {.session = s, .to = s->buffers.merged, .rows = rows, .width = stride};
         if (s->model->config.matrices.merged_by_group) run_rows(s, rows, part_rows, &j);
-        return;
+        return OTA_OK;
     }
     const int64_t value = size[OTA_SIZE_QUERY] + size[OTA_SIZE_KEY];
     ota_linear(s, &w[OTA_QUERY], &w[OTA_QUERY_BIAS], h, width, rows, s->buffers.merged, stride);
@@ -204,6 +158,25 @@ static void project(ota_session *s, const ota_block *block, const float *h, int6
                s->buffers.merged + size[OTA_SIZE_QUERY], stride);
     ota_linear(s, &w[OTA_VALUE], &w[OTA_VALUE_BIAS], h, width, rows, s->buffers.merged + value,
                stride);
+    return OTA_OK;
+}
+
+/* Every head of queries or keys by itself, or all of them as one row, as the norm's weights are. */
+static ota_status norm_heads(ota_session *s, int64_t layer, ota_role role, ota_point scale,
+                             int64_t rows) {
+    const int64_t *size = s->model->config.sizes;
+    const ota_weight *weight = &s->model->blocks[layer].weights[role];
+    const bool keys = role == OTA_KEY_NORM;
+    float *x = s->buffers.merged + (keys ? size[OTA_SIZE_QUERY] : 0);
+    if (!ota_weight_present(weight)) return OTA_OK;
+    const ota_norm norm = {.weight = weight,
+                           .epsilon = s->model->config.norm_epsilon,
+                           .from = x,
+                           .to = x,
+                           .rows = rows,
+                           .stride = size[OTA_SIZE_MERGED],
+                           .vectors = size[keys ? OTA_SIZE_KEY : OTA_SIZE_QUERY] / weight->columns};
+    return ota_session_norm_at(s, scale, layer, &norm);
 }
 
 /* Where the layer's angles begin. */
@@ -223,20 +196,20 @@ static bool is_normed(const ota_session *s, int64_t layer, ota_role norm) {
 
 /* merged = q | k | v of the block's input, rotated; keys and values are in the cache. */
 static ota_status make_keys(ota_session *s, int64_t layer, int64_t rows) {
-    const ota_block *block = &s->model->blocks[layer];
-    project(s, block, is_normed(s, layer, OTA_NORM_1) ? s->buffers.branch : s->buffers.residual,
-            rows);
-    ota_status status = capture_merged(s, layer, OTA_POINT_QUERY, 3);
+    ota_status status = project(
+        s, layer, is_normed(s, layer, OTA_NORM_1) ? s->buffers.branch : s->buffers.residual, rows);
+    if (status == OTA_OK) status = capture_merged(s, layer, OTA_POINT_QUERY, 3);
+    if (status == OTA_OK)
+        status = norm_heads(s, layer, OTA_QUERY_NORM, OTA_POINT_SCALE_QUERY, rows);
+    if (status == OTA_OK) status = norm_heads(s, layer, OTA_KEY_NORM, OTA_POINT_SCALE_KEY, rows);
     if (status == OTA_OK && ota_architecture_has(s->model->architecture, OTA_ARCH_ROTARY)) {
-        const bool spared = s->model->config.rope.spared[layer];
         const int64_t table = rotation_table(s, layer);
         ota_session_rotations(s, s->run.now->first, s->run.now->first + s->run.now->count);
         rotation r = {.session = s,
-                      .block = block,
-                      .cosines = spared ? NULL : s->rotations.cosines + table,
-                      .sines = spared ? NULL : s->rotations.sines + table,
+                      .cosines = s->rotations.cosines + table,
+                      .sines = s->rotations.sines + table,
                       .rows = rows};
-        run_rows(s, rows, rotate_rows, &r);
+        if (!s->model->config.rope.spared[layer]) run_rows(s, rows, rotate_rows, &r);
         status = capture_merged(s, layer, OTA_POINT_ROTATED_QUERY, 2);
     }
     ota_session_cache_append(s, layer);
@@ -251,18 +224,22 @@ static void scale_rows(void *context, int64_t index, int worker) {
     for (int64_t k = first * j->width; k < last_row(j, index) * j->width; k++) j->to[k] *= factor;
 }
 
-/* h = factor * norm h, where the block has that norm and the model that factor. */
-static void finish_branch(ota_session *s, int64_t layer, ota_role norm, int64_t rows) {
-    const ota_weight *weight = &s->model->blocks[layer].weights[norm];
+/* h = factor * norm h, where the block has that norm and the model that factor; captured. */
+static ota_status finish_branch(ota_session *s, int64_t layer, ota_role role, ota_point scale,
+                                int64_t rows) {
+    const ota_weight *weight = &s->model->blocks[layer].weights[role];
     const double factor = s->model->config.factors.branch;
-    if (ota_weight_present(weight))
-        ota_session_normalise(s, weight, s->buffers.branch, s->buffers.branch, rows);
-    if (factor == 0 || factor == 1) return;
-    rows_job j = {.session = s,
-                  .to = s->buffers.branch,
-                  .rows = rows,
-                  .width = ota_model_size(s->model, OTA_SIZE_WIDTH)};
-    run_rows(s, rows, scale_rows, &j);
+    const int64_t width = ota_model_size(s->model, OTA_SIZE_WIDTH);
+    ota_status status = OTA_OK;
+    if (ota_weight_present(weight)) {
+        const ota_norm norm =
+            ota_session_norm_of(s, weight, s->buffers.branch, s->buffers.branch, rows);
+        status = ota_session_norm_at(s, scale, layer, &norm);
+    }
+    rows_job j = {.session = s, .to = s->buffers.branch, .rows = rows, .width = width};
+    if (factor != 0 && factor != 1) run_rows(s, rows, scale_rows, &j);
+    if (status != OTA_OK) return status;
+    return ota_session_capture(s, (ota_point)((int)scale + 2), layer, s->buffers.branch, width);
 }
 
 /* h holds the block's input on entry, the attention's output on return. */
@@ -276,10 +253,12 @@ static ota_status attend(ota_session *s, int64_t layer, int64_t rows) {
         status = ota_session_capture(s, OTA_POINT_MIXED, layer, s->buffers.mixed, mixed);
     if (status == OTA_OK) status = ota_session_capture_result(s, layer);
     if (status != OTA_OK) return status;
-    ota_linear(s, &block->weights[OTA_OUTPUT], &block->weights[OTA_OUTPUT_BIAS], s->buffers.mixed,
-               mixed, rows, s->buffers.branch, width);
-    finish_branch(s, layer, OTA_NORM_1_BEHIND, rows);
-    return ota_session_capture(s, OTA_POINT_ATTENTION_OUT, layer, s->buffers.branch, width);
+    if (ota_session_edits(s, OTA_POINT_RESULT, layer))
+        ota_session_add_results(s, layer);
+    else
+        ota_linear(s, &block->weights[OTA_OUTPUT], &block->weights[OTA_OUTPUT_BIAS],
+                   s->buffers.mixed, mixed, rows, s->buffers.branch, width);
+    return finish_branch(s, layer, OTA_NORM_1_BEHIND, OTA_POINT_SCALE_1_BEHIND, rows);
 }
 
 /* ---- the rest of a block ---- */
@@ -287,9 +266,7 @@ static ota_status attend(ota_session *s, int64_t layer, int64_t rows) {
 /* `input` [rows, width] -> h */
 static ota_status run_mixture(ota_session *s, int64_t layer, const float *input, int64_t rows) {
     ota_session_mixture(s, layer, input, rows, s->buffers.branch);
-    finish_branch(s, layer, OTA_NORM_2_BEHIND, rows);
-    return ota_session_capture(s, OTA_POINT_MLP_OUT, layer, s->buffers.branch,
-                               ota_model_size(s->model, OTA_SIZE_WIDTH));
+    return finish_branch(s, layer, OTA_NORM_2_BEHIND, OTA_POINT_SCALE_2_BEHIND, rows);
 }
 
 static ota_status feed_forward(ota_session *s, int64_t layer, const float *input, int64_t rows) {
@@ -312,69 +289,56 @@ static ota_status feed_forward(ota_session *s, int64_t layer, const float *input
     if (status != OTA_OK) return status;
     ota_linear(s, &w[OTA_DOWN], &w[OTA_DOWN_BIAS], s->buffers.inner, inner, rows, s->buffers.branch,
                width);
-    finish_branch(s, layer, OTA_NORM_2_BEHIND, rows);
-    return ota_session_capture(s, OTA_POINT_MLP_OUT, layer, s->buffers.branch, width);
+    return finish_branch(s, layer, OTA_NORM_2_BEHIND, OTA_POINT_SCALE_2_BEHIND, rows);
 }
 
 /* x += h, captured; post-norm: then normed, captured. */
 static ota_status join(ota_session *s, int64_t layer, int64_t rows, ota_role norm, ota_point sum,
-                       ota_point normalised) {
+                       ota_point scale) {
     const int64_t width = ota_model_size(s->model, OTA_SIZE_WIDTH);
-    ota_session_add(s, s->buffers.residual, s->buffers.branch, rows, width);
-    const ota_status status = ota_session_capture(s, sum, layer, s->buffers.residual, width);
+    float *x = s->buffers.residual;
+    ota_session_add(s, x, s->buffers.branch, rows, width);
+    const ota_status status = ota_session_capture(s, sum, layer, x, width);
     if (status != OTA_OK || !s->model->config.form.post_norm) return status;
-    const ota_status scaled =
-        ota_session_capture_scale(s, (ota_point)((int)normalised - 1), layer, s->buffers.residual);
-    if (scaled != OTA_OK) return scaled;
-    ota_session_normalise(s, &s->model->blocks[layer].weights[norm], s->buffers.residual,
-                          s->buffers.residual, rows);
-    return ota_session_capture(s, normalised, layer, s->buffers.residual, width);
+    const ota_norm n = ota_session_norm_of(s, &s->model->blocks[layer].weights[norm], x, x, rows);
+    return ota_session_norm_at(s, scale, layer, &n);
 }
 
-/* `to` = norm x, captured, where there is such a norm in front. */
-static ota_status prepare(ota_session *s, int64_t layer, int64_t rows, ota_role norm,
-                          ota_point point, float *to) {
-    const int64_t width = ota_model_size(s->model, OTA_SIZE_WIDTH);
-    if (!is_normed(s, layer, norm)) return OTA_OK;
-    const ota_status scaled =
-        ota_session_capture_scale(s, (ota_point)((int)point - 1), layer, s->buffers.residual);
-    if (scaled != OTA_OK) return scaled;
-    ota_session_normalise(s, &s->model->blocks[layer].weights[norm], s->buffers.residual, to, rows);
-    return ota_session_capture(s, point, layer, to, width);
+/* `to` = norm `from`, captured, where there is such a norm in front. */
+static ota_status prepare(ota_session *s, int64_t layer, ota_role role, const float *from,
+                          float *to) {
+    const ota_point scale = role == OTA_NORM_1 ? OTA_POINT_SCALE_1 : OTA_POINT_SCALE_2;
+    if (!is_normed(s, layer, role)) return OTA_OK;
+    const ota_norm norm = ota_session_norm_of(s, &s->model->blocks[layer].weights[role], from, to,
+                                              s->run.now->batch * s->run.now->count);
+    return ota_session_norm_at(s, scale, layer, &norm);
 }
 
-/* The MLP's input of a parallel block, made before anything is added to x. */
-static void prepare_beside(ota_session *s, int64_t layer, int64_t rows) {
+/* What the MLP of a parallel block reads, or has normed when it is its turn, kept before anything is added to x. */
+static void keep_beside(ota_session *s, int64_t layer, int64_t rows) {
     const size_t floats = (size_t)(rows * ota_model_size(s->model, OTA_SIZE_WIDTH));
-    if (is_normed(s, layer, OTA_NORM_2))
-        ota_session_normalise(s, &s->model->blocks[layer].weights[OTA_NORM_2], s->buffers.residual,
-                              s->buffers.beside, rows);
-    else
-        memcpy(s->buffers.beside, s->buffers.branch, floats * sizeof *s->buffers.beside);
+    memcpy(s->buffers.beside,
+           is_normed(s, layer, OTA_NORM_2) ? s->buffers.residual : s->buffers.branch,
+           floats * sizeof *s->buffers.beside);
 }
 
 static ota_status run_block(ota_session *s, int64_t layer) {
     const int64_t rows = s->run.now->batch * s->run.now->count;
     const int64_t width = ota_model_size(s->model, OTA_SIZE_WIDTH);
     const bool parallel = s->model->config.form.parallel;
-    const float *input = parallel                          ? s->buffers.beside
-                         : is_normed(s, layer, OTA_NORM_2) ? s->buffers.branch
-                                                           : s->buffers.residual;
-    ota_status status =
-        ota_session_capture(s, OTA_POINT_RESID_PRE, layer, s->buffers.residual, width);
-    if (status == OTA_OK)
-        status = prepare(s, layer, rows, OTA_NORM_1, OTA_POINT_NORMALIZED_1, s->buffers.branch);
-    if (status == OTA_OK && parallel) prepare_beside(s, layer, rows);
+    float *x = s->buffers.residual;
+    float *input = parallel ? s->buffers.beside : s->buffers.branch;
+    ota_status status = ota_session_capture(s, OTA_POINT_RESID_PRE, layer, x, width);
+    if (status == OTA_OK) status = prepare(s, layer, OTA_NORM_1, x, s->buffers.branch);
+    if (status == OTA_OK && parallel) keep_beside(s, layer, rows);
     if (status == OTA_OK) status = attend(s, layer, rows);
     if (status == OTA_OK)
-        status = join(s, layer, rows, OTA_NORM_1, OTA_POINT_RESID_MID, OTA_POINT_NORMALIZED_MID);
-    if (status == OTA_OK && !parallel)
-        status = prepare(s, layer, rows, OTA_NORM_2, OTA_POINT_NORMALIZED_2, s->buffers.branch);
-    if (status == OTA_OK && parallel && is_normed(s, layer, OTA_NORM_2))
-        status = ota_session_capture(s, OTA_POINT_NORMALIZED_2, layer, s->buffers.beside, width);
+        status = join(s, layer, rows, OTA_NORM_1, OTA_POINT_RESID_MID, OTA_POINT_SCALE_MID);
+    if (status == OTA_OK) status = prepare(s, layer, OTA_NORM_2, parallel ? input : x, input);
+    if (!parallel && !is_normed(s, layer, OTA_NORM_2)) input = x;
     if (status == OTA_OK) status = feed_forward(s, layer, input, rows);
     if (status == OTA_OK)
-        status = join(s, layer, rows, OTA_NORM_2, OTA_POINT_RESID_POST, OTA_POINT_NORMALIZED_POST);
+        status = join(s, layer, rows, OTA_NORM_2, OTA_POINT_RESID_POST, OTA_POINT_SCALE_POST);
     return status;
 }
 
@@ -382,8 +346,7 @@ static ota_status run_block(ota_session *s, int64_t layer) {
 static ota_status pass_block(ota_session *s, int64_t layer) {
     const int64_t rows = s->run.now->batch * s->run.now->count;
     if (s->options.cache == 0) return OTA_OK;
-    const ota_status status =
-        prepare(s, layer, rows, OTA_NORM_1, OTA_POINT_NORMALIZED_1, s->buffers.branch);
+    const ota_status status = prepare(s, layer, OTA_NORM_1, s->buffers.residual, s->buffers.branch);
     return status == OTA_OK ? make_keys(s, layer, rows) : status;
 }
 
@@ -516,11 +479,10 @@ ota_status ota_session_run(ota_session *s, const ota_model_run *given, ota_error
     if (s->options.cache > 0) s->cache.filled = run->first + run->count;
     const ota_weight *norm = &s->model->weights[OTA_FINAL_NORM];
     if (ota_weight_present(norm)) {
-        status = ota_session_capture_scale(s, OTA_POINT_FINAL_SCALE, 0, s->buffers.residual);
-        ota_session_normalise(s, norm, s->buffers.residual, s->buffers.residual, rows);
+        float *x = s->buffers.residual;
+        const ota_norm last = ota_session_norm_of(s, norm, x, x, rows);
+        status = ota_session_norm_at(s, OTA_POINT_FINAL_SCALE, 0, &last);
     }
-    if (status == OTA_OK)
-        status = ota_session_capture(s, OTA_POINT_FINAL, 0, s->buffers.residual, width);
     if (status == OTA_OK && run->states != NULL)
         memcpy(run->states, s->buffers.residual,
                (size_t)(rows * width) * sizeof *s->buffers.residual);

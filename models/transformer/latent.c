@@ -13,21 +13,8 @@ enum { ROWS_PER_TASK = 8 };
 
 typedef struct latent_job {
     ota_session *session;
-    const ota_weight *norm;
-    int64_t rows, stride; /* of the numbers that are normed */
+    int64_t rows;
 } latent_job;
-
-static void norm_latent(void *context, int64_t index, int worker) {
-    const latent_job *j = context;
-    const ota_session *s = j->session;
-    const int64_t last = ota_int_min((index + 1) * ROWS_PER_TASK, j->rows);
-    (void)worker;
-    for (int64_t i = index * ROWS_PER_TASK; i < last; i++) {
-        float *row = s->buffers.latent + i * j->stride;
-        s->ops->rms_norm(row, j->norm->values, s->model->config.latent.epsilon, row,
-                         j->norm->columns);
-    }
-}
 
 /* [plain | value] of every head, and the numbers that all share, to k | v. */
 static void part_expanded(void *context, int64_t index, int worker) {
@@ -41,7 +28,8 @@ static void part_expanded(void *context, int64_t index, int worker) {
     (void)worker;
     for (int64_t i = index * ROWS_PER_TASK; i < last; i++) {
         const float *from = s->buffers.expanded + i * config->sizes[OTA_SIZE_EXPANDED];
-        const float *shared = s->buffers.latent + i * j->stride + config->sizes[OTA_SIZE_KEY_RANK];
+        const float *shared = s->buffers.latent + i * config->sizes[OTA_SIZE_LATENT] +
+                              config->sizes[OTA_SIZE_KEY_RANK];
         float *keys =
             s->buffers.merged + i * config->sizes[OTA_SIZE_MERGED] + config->sizes[OTA_SIZE_QUERY];
         float *values = keys + config->sizes[OTA_SIZE_KEY];
@@ -54,31 +42,41 @@ static void part_expanded(void *context, int64_t index, int worker) {
     }
 }
 
-static void run(latent_job *j, void (*body)(void *, int64_t, int)) {
-    ota_session_parallel(j->session, ota_int_ceil_div(j->rows, ROWS_PER_TASK), body, j);
+/* The first numbers of rows of buffers.latent, `stride` apart, normed and captured. */
+static ota_status norm_latent(ota_session *s, int64_t layer, ota_role role, ota_point point,
+                              int64_t stride) {
+    const ota_norm norm = {.weight = &s->model->blocks[layer].weights[role],
+                           .epsilon = s->model->config.latent.epsilon,
+                           .from = s->buffers.latent,
+                           .to = s->buffers.latent,
+                           .rows = s->run.now->batch * s->run.now->count,
+                           .stride = stride,
+                           .vectors = 1};
+    return ota_session_norm_at(s, point, layer, &norm);
 }
 
-void ota_session_project_latent(ota_session *s, const ota_block *block, const float *h,
-                                int64_t rows) {
+ota_status ota_session_project_latent(ota_session *s, int64_t layer, const float *h, int64_t rows) {
     const int64_t *size = s->model->config.sizes;
-    const ota_weight *w = block->weights;
+    const ota_weight *w = s->model->blocks[layer].weights;
     const int64_t width = size[OTA_SIZE_WIDTH], stride = size[OTA_SIZE_MERGED];
     const int64_t rank = size[OTA_SIZE_QUERY_RANK], latent = size[OTA_SIZE_LATENT];
-    latent_job j = {.session = s, .norm = &w[OTA_QUERY_DOWN_NORM], .rows = rows, .stride = rank};
+    ota_status status = OTA_OK;
     if (rank > 0) {
         ota_linear(s, &w[OTA_QUERY_DOWN], &w[OTA_QUERY_DOWN_BIAS], h, width, rows,
                    s->buffers.latent, rank);
-        run(&j, norm_latent);
+        status = norm_latent(s, layer, OTA_QUERY_DOWN_NORM, OTA_POINT_SCALE_QUERY_LATENT, rank);
         ota_linear(s, &w[OTA_QUERY], NULL, s->buffers.latent, rank, rows, s->buffers.merged,
                    stride);
     } else {
         ota_linear(s, &w[OTA_QUERY], NULL, h, width, rows, s->buffers.merged, stride);
     }
-    j.norm = &w[OTA_LATENT_NORM];
-    j.stride = latent;
+    if (status != OTA_OK) return status;
     ota_linear(s, &w[OTA_LATENT], &w[OTA_LATENT_BIAS], h, width, rows, s->buffers.latent, latent);
-    run(&j, norm_latent);
+    status = norm_latent(s, layer, OTA_LATENT_NORM, OTA_POINT_SCALE_KEY_LATENT, latent);
+    if (status != OTA_OK) return status;
     ota_linear(s, &w[OTA_EXPAND], NULL, s->buffers.latent, latent, rows, s->buffers.expanded,
                size[OTA_SIZE_EXPANDED]);
-    run(&j, part_expanded);
+    latent_job j = {.session = s, .rows = rows};
+    ota_session_parallel(s, ota_int_ceil_div(rows, ROWS_PER_TASK), part_expanded, &j);
+    return OTA_OK;
 }

@@ -73,7 +73,8 @@ static ota_status make_buffers(ota_session *s, ota_error *error) {
     if (status == OTA_OK) status = make(s, rows, inner, &s->buffers.inner, error);
     if (status == OTA_OK && s->model->config.matrices.gated)
         status = make(s, rows, inner, &s->buffers.gate, error);
-    if (status == OTA_OK) status = make(s, rows, width, &s->buffers.spare, error);
+    if (status == OTA_OK)
+        status = make(s, rows, ota_int_max(width, latent), &s->buffers.spare, error);
     if (status == OTA_OK) status = make(s, 1, size[OTA_SIZE_WIDTH], &s->buffers.zeros, error);
     if (status == OTA_OK)
         memset(s->buffers.zeros, 0, (size_t)size[OTA_SIZE_WIDTH] * sizeof *s->buffers.zeros);

@@ -29,7 +29,8 @@ typedef struct ota_plan_slot {
     ota_term terms[4];
 } ota_plan_slot;
 
-/* The points of a run at which arrays may be captured and edited; those of blocks come between. */
+/* The points of a run at which arrays may be captured and edited; those of blocks come between. What a norm gives follows what it
+ * divides by. */
 typedef enum ota_point {
     OTA_POINT_EMBED,
     OTA_POINT_POSITION,
@@ -38,9 +39,17 @@ typedef enum ota_point {
     OTA_POINT_RESID_PRE,
     OTA_POINT_SCALE_1,
     OTA_POINT_NORMALIZED_1,
+    OTA_POINT_SCALE_QUERY_LATENT,
+    OTA_POINT_QUERY_LATENT,
+    OTA_POINT_SCALE_KEY_LATENT,
+    OTA_POINT_KEY_LATENT,
     OTA_POINT_QUERY,
     OTA_POINT_KEY,
     OTA_POINT_VALUE,
+    OTA_POINT_SCALE_QUERY,
+    OTA_POINT_NORMALIZED_QUERY,
+    OTA_POINT_SCALE_KEY,
+    OTA_POINT_NORMALIZED_KEY,
     OTA_POINT_ROTATED_QUERY,
     OTA_POINT_ROTATED_KEY,
     OTA_POINT_SCORES,
@@ -48,6 +57,8 @@ typedef enum ota_point {
     OTA_POINT_RECEIVER,
     OTA_POINT_MIXED,
     OTA_POINT_RESULT,
+    OTA_POINT_SCALE_1_BEHIND,
+    OTA_POINT_NORMALIZED_1_BEHIND,
     OTA_POINT_ATTENTION_OUT,
     OTA_POINT_RESID_MID,
     OTA_POINT_SCALE_MID,
@@ -57,6 +68,8 @@ typedef enum ota_point {
     OTA_POINT_MLP_PRE,
     OTA_POINT_MLP_LINEAR,
     OTA_POINT_MLP_POST,
+    OTA_POINT_SCALE_2_BEHIND,
+    OTA_POINT_NORMALIZED_2_BEHIND,
     OTA_POINT_MLP_OUT,
     OTA_POINT_RESID_POST,
     OTA_POINT_SCALE_POST,
@@ -217,10 +230,26 @@ ota_status ota_session_end(const ota_session *session, ota_status status, ota_er
 void ota_session_parallel(ota_session *session, int64_t count, void (*body)(void *, int64_t, int),
                           void *context);
 
-/* forward.c: a norm and its bias that follows it, row by row, on the session's threads; `to` may be `from` */
+/* A norm of vectors within rows; norms.c. */
+typedef struct ota_norm {
+    const ota_weight *weight; /* as many numbers as a vector has */
+    const float *bias;        /* NULL: by the root mean square, else by the deviation */
+    double epsilon;
+    const float *from;
+    float *to;                     /* may be `from` */
+    int64_t rows, stride, vectors; /* rows lie `stride` apart in both; vectors of one */
+} ota_norm;
+
+/* norms.c: the model's own kind of norm, of rows as wide as the weight, which its bias follows */
+ota_norm ota_session_norm_of(const ota_session *session, const ota_weight *weight,
+                             const float *from, float *to, int64_t rows);
+void ota_session_norm(ota_session *session, const ota_norm *norm);
+/* With what it divides by passing through the point `scale`, and what it gives through the next one. */
+ota_status ota_session_norm_at(ota_session *session, ota_point scale, int64_t layer,
+                               const ota_norm *norm);
 void ota_session_normalise(ota_session *session, const ota_weight *weight, const float *from,
                            float *to, int64_t rows);
-/* to += from, all [rows, width] */
+/* forward.c: to += from, all [rows, width] */
 void ota_session_add(ota_session *session, float *to, const float *from, int64_t rows,
                      int64_t width);
 /* to = activation(to), times `factor` unless NULL; all [rows, width] */
@@ -252,8 +281,8 @@ void ota_session_free_plans(ota_session *session);
 ota_status ota_session_embed(ota_session *session);
 
 /* latent.c: buffers.merged of the block's input, before positions */
-void ota_session_project_latent(ota_session *session, const ota_block *block, const float *h,
-                                int64_t rows);
+ota_status ota_session_project_latent(ota_session *session, int64_t layer, const float *h,
+                                      int64_t rows);
 
 /* mixture.c: `input` [rows, width] -> out */
 void ota_session_mixture(ota_session *session, int64_t layer, const float *input, int64_t rows,
@@ -280,9 +309,6 @@ bool ota_session_edits(const ota_session *session, ota_point point, int64_t laye
  * apart. */
 ota_status ota_session_capture(ota_session *session, ota_point point, int64_t layer, float *data,
                                int64_t stride);
-/* What the norm of rows [rows, width] divides by. */
-ota_status ota_session_capture_scale(ota_session *session, ota_point point, int64_t layer,
-                                     const float *from);
 /* Hands over rows first_row ... of an array whose shape is that of the point but for sizes that are not 0 here. */
 ota_status ota_session_hand_over(ota_session *session, ota_point point, int64_t layer,
                                  ota_capture *block);
@@ -310,6 +336,8 @@ void ota_session_edit(ota_session *session, ota_point point, int64_t layer, cons
 ota_status ota_session_weights(ota_session *session, int64_t layer);
 /* What every head adds to the stream: its z by its part of the output's weights. */
 ota_status ota_session_capture_result(ota_session *session, int64_t layer);
+/* buffers.branch = their sum, as an edit left them, and the bias */
+void ota_session_add_results(ota_session *session, int64_t layer);
 void ota_session_free_weights(ota_session *session);
 /* What the plan of these heads is to give besides z. */
 void ota_session_ask(const ota_session *session, const ota_view *view, ota_arrays *arrays);

@@ -486,34 +486,59 @@ ota_status ota_session_weights(ota_session *s, int64_t layer) {
     return status == OTA_OK ? hand_over_received(s, layer) : status;
 }
 
-ota_status ota_session_capture_result(ota_session *s, int64_t layer) {
+/* z by the head's part of the output's weights, of rows first ... first + rows - 1, into weights.whole. */
+static void make_results(ota_session *s, int64_t layer, int64_t first, int64_t rows) {
     const ota_config *config = &s->model->config;
     const int64_t heads = config->heads, width = config->sizes[OTA_SIZE_WIDTH];
     const int64_t mixed = config->sizes[OTA_SIZE_MIXED], part = mixed / heads;
+    for (int64_t head = 0; head < heads; head++) {
+        memset(s->buffers.spare, 0, (size_t)(rows * mixed) * sizeof(float));
+        for (int64_t i = 0; i < rows; i++)
+            memcpy(s->buffers.spare + i * mixed + head * part,
+                   s->buffers.mixed + (first + i) * mixed + head * part,
+                   (size_t)part * sizeof(float));
+        ota_linear(s, &s->model->blocks[layer].weights[OTA_OUTPUT], NULL, s->buffers.spare, mixed,
+                   rows, s->weights.whole + head * width, heads * width);
+    }
+}
+
+/* Edits see the whole array, for means over tokens; captures alone take blocks of rows. */
+ota_status ota_session_capture_result(ota_session *s, int64_t layer) {
+    const int64_t columns = s->model->config.heads * ota_model_size(s->model, OTA_SIZE_WIDTH);
     const int64_t rows = s->run.now->batch * s->run.now->count;
+    const bool edited = ota_session_edits(s, OTA_POINT_RESULT, layer);
     const int64_t most =
-        s->run.now->block_rows > 0 ? ota_int_min(s->run.now->block_rows, rows) : rows;
-    if (!ota_session_wants(s, OTA_POINT_RESULT, layer)) return OTA_OK;
+        s->run.now->block_rows > 0 && !edited ? ota_int_min(s->run.now->block_rows, rows) : rows;
+    if (!edited && !ota_session_wants(s, OTA_POINT_RESULT, layer)) return OTA_OK;
     ota_status status =
-        reserve_floats(s, &s->weights.whole, &s->weights.whole_floats, most, heads * width);
+        reserve_floats(s, &s->weights.whole, &s->weights.whole_floats, most, columns);
+    if (status == OTA_OK && edited) {
+        make_results(s, layer, 0, rows);
+        return ota_session_capture(s, OTA_POINT_RESULT, layer, s->weights.whole, columns);
+    }
     for (int64_t first = 0; status == OTA_OK && first < rows; first += most) {
         ota_capture block = {.data = s->weights.whole,
                              .first_row = first,
                              .rows = ota_int_min(most, rows - first),
-                             .columns = heads * width,
+                             .columns = columns,
                              .sequence = first / s->run.now->count,
                              .head = -1,
                              .token = first % s->run.now->count};
-        for (int64_t head = 0; head < heads; head++) {
-            memset(s->buffers.spare, 0, (size_t)(block.rows * mixed) * sizeof(float));
-            for (int64_t i = 0; i < block.rows; i++)
-                memcpy(s->buffers.spare + i * mixed + head * part,
-                       s->buffers.mixed + (first + i) * mixed + head * part,
-                       (size_t)part * sizeof(float));
-            ota_linear(s, &s->model->blocks[layer].weights[OTA_OUTPUT], NULL, s->buffers.spare,
-                       mixed, block.rows, s->weights.whole + head * width, heads * width);
-        }
+        make_results(s, layer, first, block.rows);
         status = ota_session_hand_over(s, OTA_POINT_RESULT, layer, &block);
     }
     return status;
+}
+
+void ota_session_add_results(ota_session *s, int64_t layer) {
+    const ota_weight *bias = &s->model->blocks[layer].weights[OTA_OUTPUT_BIAS];
+    const int64_t heads = s->model->config.heads;
+    const int64_t width = ota_model_size(s->model, OTA_SIZE_WIDTH);
+    for (int64_t i = 0; i < s->run.now->batch * s->run.now->count; i++)
+        for (int64_t k = 0; k < width; k++) {
+            double sum = ota_weight_present(bias) ? (double)bias->values[k] : 0;
+            for (int64_t head = 0; head < heads; head++)
+                sum += (double)s->weights.whole[(i * heads + head) * width + k];
+            s->buffers.branch[i * width + k] = (float)sum;
+        }
 }

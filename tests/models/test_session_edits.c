@@ -403,6 +403,55 @@ static void test_edits_of_weights(void **state) {
     ota_model_free(model);
 }
 
+/* States of runs with either edit differ by rounding alone. */
+static void expect_alike(const ota_model *model, ota_edit a, ota_edit b) {
+    static float one[BATCH * COUNT * WIDTH], other[BATCH * COUNT * WIDTH],
+        plain[BATCH * COUNT * WIDTH];
+    a.size = b.size = sizeof(ota_edit);
+    run_trial(model, (trial){.method = NULL}, NULL, plain);
+    run_trial(model, (trial){.edits = &a, .edit_count = 1}, NULL, one);
+    run_trial(model, (trial){.edits = &b, .edit_count = 1}, NULL, other);
+    if (!(apart(one, other, BATCH * COUNT * WIDTH) <= 1e-5))
+        fail_msg("%s: %g", a.point, apart(one, other, BATCH * COUNT * WIDTH));
+    assert_true(apart(one, plain, BATCH * COUNT * WIDTH) > 1e-3);
+}
+
+/* What a head adds is changed where z is, and what a norm divides by where what it gives less its bias is. */
+static void test_edits_of_results_and_scales(void **state) {
+    (void)state;
+    ota_model *model = tiny_model();
+    const ota_range head = {1, 1}, late = {4, 0};
+    expect_alike(model,
+                 (ota_edit){.point = "blocks.0.attn.hook_result", .heads = head, .tokens = late},
+                 (ota_edit){.point = "blocks.0.attn.hook_z", .heads = head, .tokens = late});
+    expect_alike(model,
+                 (ota_edit){.point = "attn.hook_result", .heads = head, .kind = OTA_EDIT_MEAN},
+                 (ota_edit){.point = "attn.hook_z", .heads = head, .kind = OTA_EDIT_MEAN});
+    ota_edit same = {.size = sizeof same, .point = "hook_scale", .factor = 1};
+    static float plain[BATCH * COUNT * WIDTH], edited[BATCH * COUNT * WIDTH];
+    run_trial(model, (trial){.method = NULL}, NULL, plain);
+    static const char *const scales[] = {"ln1.hook_scale", "ln2.hook_scale", "ln_final.hook_scale"};
+    for (size_t k = 0; k < sizeof scales / sizeof *scales; k++) {
+        same.point = scales[k];
+        run_trial(model, (trial){.edits = &same, .edit_count = 1}, NULL, edited);
+        assert_true(apart(plain, edited, BATCH * COUNT * WIDTH) <= 1e-5);
+    }
+    /* y = w (x - mean) / s + b, so twice s leaves b and half of the rest. */
+    album a = {.used = 0}, b = a;
+    const ota_edit twice = {.size = sizeof twice, .point = "ln_final.hook_scale", .factor = 2};
+    const ota_edit quarter = {.size = sizeof quarter, .point = "ln_final.hook_scale", .factor = 4};
+    run_trial(model, (trial){.edits = &twice, .edit_count = 1}, &a, NULL);
+    run_trial(model, (trial){.edits = &quarter, .edit_count = 1, .block_rows = 2}, &b, NULL);
+    const float *half = find(&a, "ln_final.hook_normalized"),
+                *fourth = find(&b, "ln_final.hook_normalized");
+    for (int k = 0; k < BATCH * COUNT * WIDTH; k++)
+        assert_true(fabs((double)plain[k] - (double)half[k] -
+                         2 * ((double)half[k] - (double)fourth[k])) <= 1e-5);
+    empty(&a);
+    empty(&b);
+    ota_model_free(model);
+}
+
 /* Token by token on a cache as at once: tokens are positions. */
 static void test_edits_on_a_cache(void **state) {
     (void)state;
@@ -468,10 +517,8 @@ static void test_refusals(void **state) {
     ota_session *session = open_session(model, (ota_session_options){0});
     refuse_edit(session, (ota_edit){.point = "blocks.2.hook_resid_pre"}, OTA_EINVAL, "no point");
     refuse_edit(session, (ota_edit){.point = NULL}, OTA_EINVAL, "names no point");
-    refuse_edit(session, (ota_edit){.point = "ln1.hook_scale"}, OTA_UNSUPPORTED, "hook_normalized");
     refuse_edit(session, (ota_edit){.point = "attn.hook_receiver"}, OTA_UNSUPPORTED,
                 "hook_pattern");
-    refuse_edit(session, (ota_edit){.point = "attn.hook_result"}, OTA_UNSUPPORTED, "hook_z");
     refuse_edit(session, (ota_edit){.point = "hook_embed", .tokens = {COUNT, 1}}, OTA_EINVAL,
                 "tokens 9 to 9, and there are 9");
     refuse_edit(session, (ota_edit){.point = "hook_embed", .heads = {1, 1}}, OTA_EINVAL,
@@ -542,6 +589,7 @@ TEST_FILE(test_session_edits) {
         IN_FOLDER(test_chosen_heads),
         IN_FOLDER(test_edits_at_their_place),
         IN_FOLDER(test_edits_of_weights),
+        IN_FOLDER(test_edits_of_results_and_scales),
         IN_FOLDER(test_edits_on_a_cache),
         IN_FOLDER(test_refusals),
     };

@@ -45,7 +45,7 @@ class Edit:
         or 1.
 
     A capture of the point shows it changed. Weights that are edited are mixed with the values as they then
-    are; what nothing reads again (hook_scale, hook_receiver) is refused.
+    are; hook_receiver, which nothing reads again, is refused.
 
     Examples
     --------

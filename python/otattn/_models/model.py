@@ -740,11 +740,23 @@ def _below(head: Any, count: int) -> bool:
     return True
 
 
+# Where arrays that come with all heads, of queries, have them.
+_HEAD_AXES = {
+    "attn.hook_receiver": 1,
+    "attn.hook_q": 2,
+    "attn.q_norm.hook_scale": 2,
+    "attn.q_norm.hook_normalized": 2,
+    "attn.hook_rot_q": 2,
+    "attn.hook_z": 2,
+    "attn.hook_result": 2,
+}
+
+
 def _of_heads(
     name: str, x: NDArray[np.float32], heads: tuple[int, ...], facts: ModelFacts
 ) -> NDArray[np.float32]:
     """The heads of an array that came with all of them."""
-    axis = {"hook_receiver": 1, "hook_q": 2, "hook_rot_q": 2, "hook_z": 2}.get(name.rpartition(".")[2])
+    axis = _HEAD_AXES.get(part_of(name))
     if axis is None or x.shape[axis] != facts.heads:
         return x
     return np.take(x, heads, axis)

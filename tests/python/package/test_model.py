@@ -412,7 +412,7 @@ def test_places_of_edits(model: otattn.Model) -> None:
         (otattn.Edit("z", "replace", values=np.ones(7)), ValueError, "values"),
         (otattn.Edit("z", "replace", values=np.ones((1, 1, 1, 1, 2))), ValueError, "5 dimensions"),
         (otattn.Edit("z", "replace", head=[0, 2], values=np.ones(32)), ValueError, "not one piece"),
-        (otattn.Edit("ln1.hook_scale"), ValueError, "nothing reads it again"),
+        (otattn.Edit("receiver"), ValueError, "nothing reads it again"),
         ("z", TypeError, "wanted otattn.Edit"),
     ],
 )

@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 from program import PROGRAM, ROOT, answer, environment, run
 from safetensors.numpy import load_file, save_file
+from test_model_families import FAMILIES
 from test_model_families import make_model as make_family
 from test_models import CONFIGS, LOGITS, STATES, draw_ids, make_model
 
@@ -294,8 +295,8 @@ def watched(keep: Change) -> Iterator[None]:
 def test_the_list_of_points_is_documented(tmp_path: Path) -> None:
     """The table of names is the program's; the page has no other."""
     names = set()
-    for name in ("gpt2", "bert", "llama", "gemma 3"):
-        make_model(tmp_path / name, name)
+    for name in ("gpt2", "bert", "llama", "gemma 3", "deepseek_v3"):
+        (make_family(tmp_path / name, name, 1) if name in FAMILIES else make_model(tmp_path / name, name))
         np.save(tmp_path / "ids.npy", draw_ids(1, 3))
         found = answer(
             tmp_path, "capture", name, "--ids", "ids.npy", "--points", "all", "-f", "-o", "all.safetensors"
@@ -344,6 +345,78 @@ def test_memory_of_long_captures(tmp_path: Path, method: str) -> None:
     assert np.abs(columns - mass[1, :64].astype(np.float32)).max() <= 0.02 * columns.max()
 
 
+# Norms of one layer: module within the block, our names before hook_scale and hook_normalized.
+NORMS = {
+    "qwen3": {"self_attn.q_norm": "attn.q_norm.hook_{}", "self_attn.k_norm": "attn.k_norm.hook_{}"},
+    "olmo2": {
+        "self_attn.q_norm": "attn.q_norm.hook_{}",
+        "self_attn.k_norm": "attn.k_norm.hook_{}",
+        "post_attention_layernorm": "ln1_post.hook_{}",
+        "post_feedforward_layernorm": "ln2_post.hook_{}",
+    },
+    "gemma2": {
+        "post_attention_layernorm": "ln1_post.hook_{}",
+        "pre_feedforward_layernorm": "ln2.hook_{}",
+        "post_feedforward_layernorm": "ln2_post.hook_{}",
+    },
+    "deepseek_v3": {
+        "self_attn.q_a_layernorm": "attn.q_latent_norm.hook_{}",
+        "self_attn.kv_a_layernorm": "attn.kv_latent_norm.hook_{}",
+        "post_attention_layernorm": "ln2.hook_{}",
+    },
+    "gpt_neox": {"post_attention_layernorm": "ln2.hook_{}", "input_layernorm": "ln1.hook_{}"},
+}
+LATENT = {"attn.q_latent_norm.hook_normalized": "attn.hook_q_latent",
+          "attn.kv_latent_norm.hook_normalized": "attn.hook_kv_latent"}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", NORMS)
+def test_norms_have_names(tmp_path: Path, name: str) -> None:
+    """What every norm divides by and what it gives, and logits where each is edited."""
+    changes = {
+        "deepseek_v3": {"q_lora_rank": 12},
+        "gpt_neox": {"use_parallel_residual": True},
+    }.get(name, {})
+    model = make_family(tmp_path / "model", name, 2, **changes)
+    ids = np.random.default_rng(3).integers(3, 53, size=(2, 17))
+    np.save(tmp_path / "ids.npy", ids)
+    block = part(model, "model.layers", "gpt_neox.layers")[LAYER]
+    out = ("-f", "-o", "run.safetensors")
+    answer(tmp_path, "capture", "model", "--ids", "ids.npy", "--points", "all", *out)
+    ours = load_file(tmp_path / "run.safetensors")
+    for module, form in NORMS[name].items():
+        norm = block.get_submodule(module)
+        epsilon = getattr(norm, "eps", None) or getattr(norm, "variance_epsilon", None)
+        bias = getattr(norm, "bias", None)
+        seen: list[Any] = []
+        keep = lambda _, given, made, seen=seen: seen.extend((given[0], made))  # noqa: E731
+        with norm.register_forward_hook(keep), torch.no_grad():
+            model(torch.tensor(ids))
+        x, made = (each.numpy().astype(float) for each in seen)
+        if bias is not None:
+            x = x - x.mean(-1, keepdims=True)
+        scale = np.sqrt((x**2).mean(-1, keepdims=True) + epsilon)
+        for word, wanted in (("scale", scale), ("normalized", made)):
+            point = f"blocks.{LAYER}." + LATENT.get(form.format(word), form.format(word))
+            # transformers has heads before tokens in some, and all heads as one row in others.
+            found = ours[point].astype(float)
+            if wanted.ndim == 4 and wanted.shape[1] != found.shape[1]:
+                wanted = wanted.swapaxes(1, 2)
+            assert found.shape[:2] == ids.shape and found.ndim in (3, 4)
+            assert np.abs(found - wanted.reshape(found.shape)).max() <= STATES * np.abs(wanted).max(), point
+            edit = f"{point}*=1.5"
+            answer(
+                tmp_path, "capture", "model", "--ids", "ids.npy", "--points", "logits", "--edit", edit, *out
+            )
+            change: Change = lambda y, w=word, b=bias: (  # noqa: E731
+                1.5 * y if w == "normalized" else y / 1.5 if b is None else (y - b) / 1.5 + b
+            )
+            with norm.register_forward_hook(first_of(change)), torch.no_grad():
+                peer = model(torch.tensor(ids)).logits.numpy()
+            logits = load_file(tmp_path / "run.safetensors")["logits"]
+            assert np.abs(logits - peer).max() <= LOGITS * np.abs(peer).max(), edit
+
+
 def refused(folder: Path, code: int, part: str, *words: Any) -> None:
     done = run(folder, *words)
     assert done.returncode == code, done.stderr.decode()
@@ -367,7 +440,7 @@ def test_refusals(tmp_path: Path) -> None:
         ("attn.hook_z[heads=2]*=0", "list of ranges", 2),
         ("attn.hook_z[token=9]*=0", "tokens 9 to 9", 2),
         ("[head=1]*=0", "names no point", 2),
-        ("ln2.hook_scale*=0", "cannot be edited", 2),
+        ("attn.hook_receiver*=0", "cannot be edited", 2),
         ("attn.hook_pattern=mean", "no mean", 2),
         ("hook_embed=@x.safetensors", "[1, 1, 5, 5]", 2),
         ("hook_embed=@missing.npy", "cannot be opened", 6),

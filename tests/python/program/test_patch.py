@@ -159,7 +159,6 @@ def test_refusals(tmp_path: Path) -> None:
     refused(tmp_path, "no heads", *patch, "both.npy", "--point", "hook_mlp_out", "--by", "head")
     answers = ["--answer", 5, "--other", 9]
     refused(tmp_path, "cannot be edited", *patch, "both.npy", "--point", "attn.hook_receiver", *answers)
-    refused(tmp_path, "cannot be edited", *patch, "both.npy", "--point", "ln1.hook_scale", *answers)
     refused(tmp_path, "two prompts", "patch", "model", "--clean", "x")
     refused(tmp_path, "looks both ways", "patch", "bert", "--ids", "both.npy")
     refused(tmp_path, "no page, table or figure", "lens", "model", "--ids", "ids.npy", "-o", "f.png")
