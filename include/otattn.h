@@ -45,9 +45,9 @@
 #include <stdint.h>
 
 #define OTA_VERSION_MAJOR 0
-#define OTA_VERSION_MINOR 1
+#define OTA_VERSION_MINOR 2
 #define OTA_VERSION_PATCH 0
-#define OTA_VERSION_STRING "0.1.0"
+#define OTA_VERSION_STRING "0.2.0"
 
 /* On Windows OTATTN_BUILD marks what a DLL exports; programs that link the DLL may define OTATTN_SHARED. */
 #if defined(_WIN32) && defined(OTATTN_BUILD)

@@ -15,6 +15,8 @@ import re
 import sys
 from pathlib import Path
 
+from check_version import version_of
+
 ROOT = Path(__file__).resolve().parents[1]
 LOCKS = ("tests/packages.lock", "python/packages.lock")
 # Debian's development packages whose libraries the program holds or loads, and their licences.
@@ -67,8 +69,6 @@ def component(
 
 
 def bill() -> dict[str, object]:
-    version = re.search(r"VERSION (\d+\.\d+\.\d+)", (ROOT / "CMakeLists.txt").read_text(encoding="utf-8"))
-    assert version is not None
     components = []
     for name in debian_packages((ROOT / "scripts" / "dev" / "common.sh").read_text(encoding="utf-8")):
         scope, licence = LINKED.get(name, ("excluded", None))
@@ -90,7 +90,7 @@ def bill() -> dict[str, object]:
             "component": {
                 "type": "application",
                 "name": "otattn",
-                "version": version[1],
+                "version": version_of(),
                 "licenses": [{"license": {"id": "MIT"}}],
             }
         },

@@ -8,7 +8,7 @@ numbers.
 import ctypes
 
 VERSION_MAJOR = 0
-VERSION_MINOR = 1
+VERSION_MINOR = 2
 VERSION_PATCH = 0
 NO_ROUNDS = -1
 OK = 0

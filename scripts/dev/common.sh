@@ -39,7 +39,7 @@ packages_fuzz=(clang libclang-rt-14-dev)
 
 # scripts/check_NAME.py that judge the checkout alone.
 # shellcheck disable=SC2034
-checks=(layers sizes format references)
+checks=(layers sizes format references version)
 
 say() {
     printf '== %s\n' "$*" >&2
