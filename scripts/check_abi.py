@@ -8,6 +8,7 @@ of a header that moves changes it.
 
 check_abi.py BUILD_FOLDER          judges the library and the headers of this checkout
 check_abi.py --write BUILD_FOLDER  writes tests/abi/abi.txt anew, which announces the changes
+check_abi.py --header              writes the public headers of this version into tests/abi/
 check_abi.py --self-test           changes a header in one way after another and expects each judged
 """
 
@@ -21,6 +22,8 @@ import tempfile
 import xml.etree.ElementTree as ET
 from dataclasses import dataclass, field
 from pathlib import Path
+
+from check_version import version_of
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "tests" / "abi"
@@ -137,6 +140,73 @@ def public_headers() -> list[Path]:
     return [ROOT / name for words in lists for name in words.split()]
 
 
+# ---- the header of a release -----------------------------------------------------------------------
+
+
+def release_of(version: str) -> str:
+    return version.rpartition(".")[0]
+
+
+NUMBER = re.compile("OTA_(?!VERSION_)")  # of a definition that callers may have used
+
+
+def bare(text: str) -> str:
+    """A header's declarations and numbers: no comments, nothing that the preprocessor may leave out."""
+    text = re.sub(r'/\*.*?\*/|//[^\n]*|("(?:\\.|[^"\\])*")', lambda m: m[1] or " ", text, flags=re.DOTALL)
+    lines = []
+    depth = 0
+    for line in re.sub(r"\\\n", " ", text).splitlines():
+        words = line.replace("#", "# ", 1).split() if line.lstrip().startswith("#") else []
+        if words[1:2] and words[1].startswith("if"):
+            depth += 1
+        elif words[1:2] == ["endif"]:
+            depth -= 1
+        elif depth == 1 and (not words or (words[1] == "define" and NUMBER.match(words[2]))):
+            lines.append(line.rstrip())
+    return re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).strip()
+
+
+def header_of_release(texts: list[str], release: str) -> str:
+    guard = f"OTATTN_{release.replace('.', '_')}_H"
+    return "\n".join(
+        [
+            f"/* The public headers of release {release} in one file, without their comments: what programs",
+            "   built with it were compiled from. Never changed; docs/users/abi.md. */",
+            f"#ifndef {guard}",
+            f"#define {guard}",
+            "#include <stddef.h>",
+            "#include <stdint.h>",
+            "",
+            "#define OTA_API",
+            "#ifdef __cplusplus",
+            'extern "C" {',
+            "#endif",
+            *(f"\n{bare(text)}" for text in texts),
+            "",
+            "#ifdef __cplusplus",
+            "}",
+            "#endif",
+            "#endif",
+            "",
+        ]
+    )
+
+
+def write_header() -> int:
+    release = release_of(version_of())
+    path = FOLDER / f"otattn_{release}.h"
+    text = header_of_release([h.read_text(encoding="utf-8") for h in public_headers()], release)
+    text = subprocess.run(
+        ["clang-format", f"--assume-filename={path}"], input=text, capture_output=True, text=True, check=True
+    ).stdout
+    if path.exists() and path.read_text(encoding="utf-8") != text:
+        print(f"abi: {path.relative_to(ROOT)} stays, and is not what the headers are now")
+        return 1
+    path.write_text(text, encoding="utf-8")
+    print(f"abi: wrote {path.relative_to(ROOT)}")
+    return 0
+
+
 # ---- judging -------------------------------------------------------------------------------------
 
 
@@ -193,8 +263,8 @@ def grown_wrongly(key: str, was: Item, item: Item) -> list[str]:
     ]
 
 
-def misversioned(released: dict[str, dict[str, Item]], versions: dict[str, str]) -> list[str]:
-    """Functions whose version is not that of the first release that had them."""
+def misversioned(released: dict[str, dict[str, Item]], versions: dict[str, str], coming: str) -> list[str]:
+    """Functions whose version is not that of the first release that had them, or of the release to come."""
     found = []
     first: dict[str, str] = {}
     for release in sorted(released, key=lambda text: [int(n) for n in text.split(".")]):
@@ -208,6 +278,8 @@ def misversioned(released: dict[str, dict[str, Item]], versions: dict[str, str])
             found.append(f"function {name} has the version {version or 'none'} and came with {first[name]}")
         elif name not in first and (version in nodes or not version):
             found.append(f"function {name} is newer than {version or 'none'}, and no release had it")
+        elif name not in first and version != f"OTATTN_{coming}":
+            found.append(f"function {name} has the version {version}, and comes with {coming}")
     return found
 
 
@@ -224,7 +296,7 @@ def judge(build: Path, write: bool) -> int:
         if soname == f"libotattn.so.{release.split('.')[0]}":
             released[release] = described([header])
     wrong = [f"{line} ({release})" for release, items in released.items() for line in broken(items, today)]
-    wrong += misversioned(released, versions)
+    wrong += misversioned(released, versions, release_of(version_of()))
     kept = KEPT.read_text(encoding="utf-8").splitlines() if KEPT.exists() else []
     differing = list(difflib.unified_diff(kept, text.splitlines(), "announced", "built", lineterm="", n=0))
     for line in wrong:
@@ -275,6 +347,24 @@ PLANTED = {
     "a number gone": (", OTA_TWO }", " }", False),
     "a member of another name": ("int y;", "int z;", False),
 }
+# What a header has around its declarations; nothing that says OTHER is part of a release's header.
+GUARDED = """/* OTHER */
+#ifndef OTHER_H
+#define OTHER_H
+#include <OTHER.h>
+#define OTA_VERSION_OTHER 1
+#if defined(OTHER)
+#define OTA_OTHER __attribute__((other))
+#endif
+#ifdef __cplusplus
+extern "C" { // OTHER
+#endif
+HERE
+#ifdef __cplusplus
+}
+#endif
+#endif
+"""
 PADDED = ("const char *name; } ota_sized", "const char *name; int last; } ota_sized")
 
 
@@ -304,16 +394,20 @@ def self_test() -> int:
         padded = HEADER.replace(*PADDED)
         filled = read(padded.replace("last;", "last, most;"))
         expect("a member in the padding at the end", bool(broken(read(padded), filled)))
+        header.write_text(header_of_release([GUARDED.replace("HERE", HEADER)], "0.1"), encoding="utf-8")
+        expect("the header of a release", described([header]) == old)
+        expect("what a header of a release leaves out", "OTHER" not in header.read_text(encoding="utf-8"))
     both = {"ota_call": "OTATTN_0.1", "ota_free": "OTATTN_0.1"}
     released = {"0.1": old}
     for what, versions, stays in (
         ("the versions of the release", both, True),
         ("a newer function", {**both, "ota_new": "OTATTN_0.2"}, True),
         ("a newer function in an old version", {**both, "ota_new": "OTATTN_0.1"}, False),
+        ("a newer function in a later version", {**both, "ota_new": "OTATTN_0.3"}, False),
         ("an old function in a newer version", {**both, "ota_free": "OTATTN_0.2"}, False),
     ):
-        expect(what, (not misversioned(released, versions)) == stays)
-    print(f"abi: {2 * len(PLANTED) + 5 - failed} of {2 * len(PLANTED) + 5} planted changes judged right")
+        expect(what, (not misversioned(released, versions, "0.2")) == stays)
+    print(f"abi: {2 * len(PLANTED) + 8 - failed} of {2 * len(PLANTED) + 8} planted changes judged right")
     return 1 if failed else 0
 
 
@@ -321,6 +415,8 @@ def main() -> int:
     words = sys.argv[1:]
     if words == ["--self-test"]:
         return self_test()
+    if words == ["--header"]:
+        return write_header()
     write = words[:1] == ["--write"]
     if len(words) != 1 + write:
         print(__doc__)

@@ -1,5 +1,5 @@
-/* old_callers.c: a program built with the header of release 0.1 runs on today's library, and so does one whose structs end earlier
- * still, or later.
+/* old_callers.c: a program built with the header of a release runs on today's library, and so does one whose structs end earlier
+ * still, or later. tests/CMakeLists.txt compiles it with every header of this folder.
  *
  * Every call is first held to plain loops or known answers. Then each of its structs with a size is given again, cut behind every
  * member from its end back to the last that is not zero, with memory behind the cut that may neither be read nor written:
@@ -13,7 +13,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "otattn_0.1.h"
+#include OTA_OLD_HEADER
 
 enum { N = 3, PARTS = 4, LARGEST = 4096 };
 
@@ -215,6 +215,55 @@ static void certify(void) {
     expect(fabs(certificate.gap) < 1e-8 && certificate.support == N, "certify", "gap");
 }
 
+/* Records of heads are as long as the certificate, one behind the other, and end where the caller's memory does. */
+enum { HEADS = 2, MARK = 0x5A };
+
+static void certify_records(void) {
+    static double two[HEADS * N * N];
+    for (int k = 0; k < HEADS * N * N; k++) two[k] = scores[k % (N * N)] * (k < N * N ? 1 : -2);
+    static double plans[HEADS * N * N], rows[HEADS * N], columns[HEADS * N];
+    const ota_problem problem = {.size = sizeof problem,
+                                 .scores = ota_array_of(two, OTA_F64, 1, HEADS, N, N),
+                                 .columns = OTA_COLUMNS_EXACT};
+    const ota_options options = {.size = sizeof options, .tolerance = 1e-10};
+    ota_arrays arrays = {.size = sizeof arrays};
+    arrays.coupling = ota_array_of(plans, OTA_F64, 1, HEADS, N, N);
+    arrays.row_potential = ota_array_of(rows, OTA_F64, 1, HEADS, 1, N);
+    arrays.column_potential = ota_array_of(columns, OTA_F64, 1, HEADS, 1, N);
+    expect(ota_attend(&problem, &options, &arrays, NULL, NULL) == OTA_OK, "records", "the plan");
+    ota_certificate whole[HEADS] = {{.size = 0}}, certificate = {.size = sizeof certificate};
+    expect(ota_certify(&problem, &options, &arrays, &certificate, whole, NULL) == OTA_OK, "records",
+           "the whole ones");
+    expect(whole[0].primal != whole[1].primal &&
+               near(whole[0].primal + whole[1].primal, certificate.primal),
+           "records", "the sum of heads");
+    for (size_t bytes = 2 * sizeof(size_t); bytes <= sizeof certificate + 16; bytes += 8) {
+        const size_t known = bytes < sizeof *whole ? bytes : sizeof *whole;
+        char given[LARGEST], asked[LARGEST] = {0};
+        memset(given, MARK, sizeof given);
+        void *base = NULL, *front = NULL;
+        char *records = fence(&base, given, HEADS * bytes), *answer = fence(&front, asked, bytes);
+        if (records == NULL || answer == NULL) {
+            expect(false, "records", "no memory");
+            return;
+        }
+        const ota_status status =
+            ota_certify(&problem, &options, &arrays, (ota_certificate *)(void *)answer,
+                        (ota_certificate *)(void *)records, NULL);
+        expect(status == OTA_OK, "records", "cut");
+        for (int h = 0; h < HEADS; h++) {
+            const char *record = records + (size_t)h * bytes;
+            expect(memcmp(record, &bytes, sizeof bytes) == 0, "records", "size");
+            expect(memcmp(record + sizeof bytes, (char *)&whole[h] + sizeof bytes,
+                          known - sizeof bytes) == 0,
+                   "records", "members");
+            expect(memcmp(record + known, given, bytes - known) == 0, "records", "beyond its end");
+        }
+        unfence(base, HEADS * bytes);
+        unfence(front, bytes);
+    }
+}
+
 /* Of softmax rows: P_ij (X_ij - sum_k P_ik X_ik), which is gradient and derivative alike. */
 static void expect_softmax_slope(const double *found, const char *name) {
     for (int i = 0; i < N; i++) {
@@ -414,6 +463,7 @@ static void normalize(void) {
 int main(void) {
     attend();
     certify();
+    certify_records();
     backward();
     jvp();
     group();
