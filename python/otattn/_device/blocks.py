@@ -27,21 +27,24 @@ class Blocks:
     def lse(self, bias: Tensor, transposed: bool = False) -> Tensor:
         s = self.scores
         if not transposed:
-            parts = [torch.logsumexp(s.block(rows) + bias[..., None, :], 3) for rows in s.slices()]
+            parts = [torch.logsumexp(s.block(rows) + bias[..., None, s.keys(rows)], 3) for rows in s.slices()]
             return torch.cat(parts, 2) if parts else bias.new_empty((s.batch, s.heads, 0))
         found = bias.new_full((s.batch, s.heads, s.columns), -torch.inf)
         for rows in s.slices():
-            found = torch.logaddexp(found, torch.logsumexp(s.block(rows) + bias[:, :, rows, None], 2))
+            keys = s.keys(rows)
+            more = torch.logsumexp(s.block(rows) + bias[:, :, rows, None], 2)
+            found[..., keys] = torch.logaddexp(found[..., keys], more)
         return found
 
     def attend(self, bias: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
         s = self.scores
         means, sums = [], []
         for rows in s.slices():
-            block = s.block(rows) + bias[..., None, :]
+            keys = s.keys(rows)
+            block = s.block(rows) + bias[..., None, keys]
             lse = torch.logsumexp(block, 3)
             p = torch.exp(block - lse.where(lse > -torch.inf, 0.0)[..., None])
-            means.append(mixed(self._dropped(p, rows), x))
+            means.append(mixed(self._dropped(p, rows), x[:, :, keys]))
             sums.append(lse)
         if not means:
             return bias.new_empty((s.batch, s.heads, 0, x.shape[3])), bias.new_empty((s.batch, s.heads, 0))
@@ -54,12 +57,13 @@ class Blocks:
         count = s.columns if transposed else s.rows
         found = f.new_zeros((s.batch, s.heads, count, x.shape[3]))
         for rows in s.slices():
-            p = torch.exp(s.block(rows) + f[:, :, rows, None] + g[..., None, :])
+            keys = s.keys(rows)
+            p = torch.exp(s.block(rows) + f[:, :, rows, None] + g[..., None, keys])
             p = self._dropped(p, rows) if dropped else p
             if transposed:
-                found += p.mT @ x[:, :, rows]
+                found[:, :, keys] += p.mT @ x[:, :, rows]
             else:
-                found[:, :, rows] = mixed(p, x)
+                found[:, :, rows] = mixed(p, x[:, :, keys])
         return found
 
     def _dropped(self, p: Tensor, rows: slice) -> Tensor:
@@ -78,9 +82,10 @@ class Blocks:
     ) -> dict[str, Tensor]:
         s, sums = self.scores, Pulled(self.scores, wanted)
         for rows in s.slices():
-            block = sums.begin(rows)
-            p = torch.exp(block + f[:, :, rows, None] + g[..., None, :])
-            dp = sums.by_weights(p, upstream, coupling) - row_term[:, :, rows, None] - key_term[..., None, :]
+            block, keys = sums.begin(rows), s.keys(rows)
+            p = torch.exp(block + f[:, :, rows, None] + g[..., None, keys])
+            dp = sums.by_weights(p, upstream, coupling)
+            dp = dp - row_term[:, :, rows, None] - key_term[..., None, keys]
             # Of pairs that carry nothing neither infinity nor NaN may come back.
             sums.add((p * dp).where(p != 0.0, 0.0))
         return sums.found
@@ -90,10 +95,11 @@ class Blocks:
         s = self.scores
         by_row, by_column = torch.zeros_like(f), torch.zeros_like(g)
         for rows in s.slices():
-            p = torch.exp(s.block(rows) + f[:, :, rows, None] + g[..., None, :])
-            each = (p * coupling[:, :, rows]).where(p != 0.0, 0.0)
+            keys = s.keys(rows)
+            p = torch.exp(s.block(rows) + f[:, :, rows, None] + g[..., None, keys])
+            each = (p * coupling[:, :, rows, keys]).where(p != 0.0, 0.0)
             by_row[:, :, rows] = each.sum(3)
-            by_column += each.sum(2)
+            by_column[..., keys] += each.sum(2)
         return by_row, by_column
 
 
@@ -116,15 +122,16 @@ class Pulled:
 
     def by_weights(self, p: Tensor, upstream: Tensor | None, coupling: Tensor | None) -> Tensor:
         """dL/dP, of an upstream gradient of P value, less what dropout takes, and of one of P."""
-        dp = torch.zeros_like(p) if coupling is None else coupling[:, :, self.rows]
+        keys = self.scores.keys(self.rows)
+        dp = torch.zeros_like(p) if coupling is None else coupling[:, :, self.rows, keys]
         values = self.scores.given.get("value")
         if upstream is None or values is None:
             return dp
         kept = self.scores.kept(self.rows)
         mine = by_groups(upstream[:, :, self.rows], values)
-        each = (mine @ values.mT).reshape(p.shape)
+        each = (mine @ values[:, :, keys].mT).reshape(p.shape)
         if "value" in self.found:
-            self.found["value"] += by_groups(p if kept is None else p * kept, values).mT @ mine
+            self.found["value"][:, :, keys] += by_groups(p if kept is None else p * kept, values).mT @ mine
         return dp + (each if kept is None else each * kept)
 
     def add(self, ds: Tensor) -> None:
@@ -133,10 +140,7 @@ class Pulled:
             return
         parts = torch.autograd.grad(self.block, [self.leaves[name] for name in self.names], ds)
         for name, part in zip(self.names, parts, strict=True):
-            if self.scores.by_rows(name):
-                self.found[name][:, :, self.rows] = part
-            else:
-                self.found[name] += part
+            self.found[name][self.scores.place(name, self.rows)] += part
 
 
 def by_groups(x: Tensor, of: Tensor) -> Tensor:

@@ -112,11 +112,11 @@ def check_masses(engine: Engine) -> None:
     reached = torch.zeros_like(target, dtype=torch.bool)
     shut = torch.zeros((), dtype=torch.bool, device=s.device)
     for rows in s.slices():
-        pairs = (mass[:, :, rows] > 0.0)[..., None]
+        pairs, keys = (mass[:, :, rows] > 0.0)[..., None], s.keys(rows)
         allowed = s.allowed(rows)
         pairs = pairs.expand(*pairs.shape[:3], s.columns) if allowed is None else pairs & allowed
-        reached |= pairs.any(2)
-        kept = pairs & (target > 0.0)[..., None, :]
+        reached[..., keys] |= pairs.any(2)
+        kept = pairs & (target > 0.0)[..., None, keys]
         shut = shut | (pairs.any(3) & ~kept.any(3) & no_sink).any()
     if bool(shut):
         raise Infeasible(

@@ -31,15 +31,17 @@ def _philox(key: tuple[Tensor, Tensor], counter: _Words) -> _Words:
     return a, b, c, d
 
 
-def kept_pairs(seed: Tensor, probability: float, heads: tuple[int, int], rows: slice, columns: int) -> Tensor:
-    """[batch, heads, rows, columns]: which pairs stay. `seed` has seed and offset as int64."""
+def kept_pairs(seed: Tensor, probability: float, heads: tuple[int, int], rows: slice, keys: slice) -> Tensor:
+    """[batch, heads, rows, keys]: which pairs stay. `seed` has seed and offset as int64."""
     shape, device = (*heads, 1, 1), seed.device
     words = [(x >> shift) & _WORD for x in seed.unbind() for shift in (0, 32)]
     batch = torch.arange(heads[0], device=device).reshape(-1, 1, 1, 1).expand(shape)
     head = torch.arange(heads[1], device=device).reshape(1, -1, 1, 1).expand(shape)
     first, second, _, _ = _philox((words[0], words[1]), (words[2], words[3], batch, head))
     i = torch.arange(rows.start, rows.stop, device=device).reshape(-1, 1)
-    j = torch.arange((columns + 3) // 4, device=device)
+    j = torch.arange(keys.start // 4, (keys.stop + 3) // 4, device=device)
     drawn = _philox((first, second), (i & _WORD, i >> 32, j & _WORD, j >> 32))
-    each = torch.stack(torch.broadcast_tensors(*drawn), -1).flatten(-2)[..., :columns]
+    each = torch.stack(torch.broadcast_tensors(*drawn), -1).flatten(-2)
+    first_word = keys.start // 4 * 4
+    each = each[..., keys.start - first_word : keys.stop - first_word]
     return each >= int(probability * 2.0**32)

@@ -86,9 +86,9 @@ class Rows:
             f, inside = levels(self.with_sink(block), self.mass[:, :, rows], self.a)
             found.append(f)
             if values is not None:
-                p = weights(inside[..., : s.columns], self.a)
+                p = weights(inside[..., : block.shape[3]], self.a)
                 kept = s.kept(rows)
-                outs.append(mixed(p if kept is None else p * kept, values))
+                outs.append(mixed(p if kept is None else p * kept, values[:, :, s.keys(rows)]))
         if not found:
             f = s.given["query"].new_empty((s.batch, s.heads, 0))
             return None if values is None else f.new_empty((*f.shape, values.shape[3])), f
@@ -106,12 +106,13 @@ class Rows:
             mass = torch.exp(again.log_mass)
         by_mass, by_sink = torch.zeros_like(self.mass), torch.zeros_like(self.mass)
         for rows in s.slices():
-            _, inside = levels(self.with_sink(sums.begin(rows)), self.mass[:, :, rows], self.a)
+            keys, block = s.keys(rows), sums.begin(rows)
+            _, inside = levels(self.with_sink(block), self.mass[:, :, rows], self.a)
             p = weights(inside, self.a)
             w = (p ** (1.0 - self.a)).where(p != 0.0, 0.0)
-            dp = sums.by_weights(p[..., : s.columns], out, coupling)
+            dp = sums.by_weights(p[..., : block.shape[3]], out, coupling)
             if receiver is not None:
-                dp = dp + receiver[..., None, :]
+                dp = dp + receiver[..., None, keys]
             if m.sink is not None:
                 dp = torch.cat([dp, dp.new_zeros((*dp.shape[:3], 1))], 3)
             some = w.sum(3)
@@ -125,7 +126,7 @@ class Rows:
                 found["alpha"] += (apart * along).sum()
             if m.sink is not None:
                 by_sink[:, :, rows] = ds[..., -1]
-            sums.add(ds[..., : s.columns])
+            sums.add(ds[..., : block.shape[3]])
         outputs, gradients = [mass], [by_mass]
         if again.sink is not None:
             outputs.append(again.sink)

@@ -66,9 +66,13 @@ class Judge:
         block = s.block(rows)
         sink = self.g.new_zeros(()) + self.sink
         block = torch.cat([block, sink.expand(s.batch, s.heads, 1)[..., None].expand(*block.shape[:3], 1)], 3)
-        g = torch.cat([self.g, self.g.new_zeros((*self.g.shape[:2], 1))], 2)
-        x = block + self.f[:, :, rows, None] + g[..., None, :]
+        x = block + self.f[:, :, rows, None] + self._potentials(rows)
         return block, self.weights(x.where((block > -torch.inf) | torch.isnan(block), -torch.inf))
+
+    def _potentials(self, rows: slice) -> Tensor:
+        """g of the keys of some rows, and 0 of the sink behind them."""
+        g = self.g[..., self.scores.keys(rows)]
+        return torch.cat([g, g.new_zeros((*g.shape[:2], 1))], 2)[..., None, :]
 
     @functools.cached_property
     def statistics(self) -> Statistics:
@@ -82,12 +86,16 @@ class Judge:
             pairs = p[..., :-1]
             support = (pairs > 0.0).sum(3).to(s.wide)
             parts.append((-torch.xlogy(share, share).sum(3), support, pairs.amax(3), p[..., -1]))
-            receiver += pairs.sum(2)
+            receiver[..., s.keys(rows)] += pairs.sum(2)
         entropy, support, maximum, sink = (torch.cat(x, 2) for x in zip(*parts, strict=True))
         return Statistics(entropy, support, maximum, sink, receiver)
 
     def coupling(self) -> Tensor:
-        return torch.cat([self.plan(rows)[1][..., :-1] for rows in self.scores.slices()], 2)
+        s = self.scores
+        found = self.g.new_zeros((s.batch, s.heads, s.rows, s.columns))
+        for rows in s.slices():
+            found[:, :, rows, s.keys(rows)] = self.plan(rows)[1][..., :-1]
+        return found
 
     # ---- the certificate ---------------------------------------------------------------------------
 
@@ -111,8 +119,8 @@ class Judge:
             value[:, :, rows] = cost + log
             counted = there[..., :-1] & (mass > 0.0)[..., None]
             least = torch.minimum(least, weights[..., :-1].where(counted, torch.inf).amin((2, 3))[..., None])
-            reached |= counted.any(2)
-            dual[:, :, rows] = self._row_dual(block, mass)
+            reached[..., s.keys(rows)] |= counted.any(2)
+            dual[:, :, rows] = self._row_dual(block + self._potentials(rows), mass)
         counted = self.mass > 0.0
         rows_counted = counted.sum(2).clamp(min=1)
         mass = self.mass.sum(2, keepdim=True)
@@ -154,12 +162,10 @@ class Judge:
             return (torch.xlogy(weights, weights) - weights).sum(3)
         return (weights**self.order - weights).sum(3) / (self.order * (self.order - 1.0))
 
-    def _row_dual(self, block: Tensor, mass: Tensor) -> Tensor:
-        """The rows' part of the dual at the best f for g, over tau."""
+    def _row_dual(self, x: Tensor, mass: Tensor) -> Tensor:
+        """The rows' part of the dual at the best f for g, over tau, from S + g."""
         p = self.scores.problem
         gain: Tensor
-        g = torch.cat([self.g, self.g.new_zeros((*self.g.shape[:2], 1))], 2)
-        x = block + g[..., None, :]
         open_ = (mass > 0.0) & (x.amax(3) > -torch.inf)
         if self.order != 1.0:
             from .entmax import levels

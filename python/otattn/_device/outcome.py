@@ -127,7 +127,7 @@ def _masked_share(found: Found) -> float:
     judge, total, masked = Judge(s, found.f, found.solution.g), 0.0, 0.0
     for rows in s.slices():
         p = judge.plan(rows)[1][..., :-1]
-        far = [(x if x.shape[2] == 1 else x[:, :, rows]) <= LOW for x in low]
+        far = [(x if x.shape[2] == 1 else x[:, :, rows])[..., s.keys(rows)] <= LOW for x in low]
         total += float(p.sum())
         masked += float(p.where(functools.reduce(torch.logical_or, far), 0.0).sum())
     return masked / total if total > 0.0 else 0.0

@@ -26,6 +26,8 @@ from .dropout import kept_pairs
 OF_SCORES = ("query", "key", "bias", "relative_bias", "alibi_slopes", "temperature")
 # Bytes of one block of pairs in the type of the arithmetic, and how many of such a pass holds at once.
 BLOCK_BYTES, BLOCKS_AT_ONCE = 32 << 20, 6
+# Rows of a block at least, where a narrower band leaves them few keys: a launch takes as long as so many.
+BAND_ROWS = 256
 
 
 class Scores:
@@ -110,8 +112,8 @@ class Scores:
         bad = (~self.finite[name]).repeat_interleave(self.heads // self.key_heads, 1)[:, :, None]
         parts = []
         for rows in self.slices():
-            allowed = self.allowed(rows)
-            pairs = bad if allowed is None else bad & allowed
+            allowed, here = self.allowed(rows), bad[..., self.keys(rows)]
+            pairs = here if allowed is None else here & allowed
             count = rows.stop - rows.start
             parts.append(pairs.expand(*shape[:2], -1, -1).any(3).expand(*shape[:2], count))
         return torch.cat(parts, 2)
@@ -121,10 +123,16 @@ class Scores:
         """Whether masks say the same of a key to every query."""
         return all(x.shape[2] == 1 for x in self.masks)
 
+    def _block_bytes(self, rows: int) -> int:
+        """A block of so many rows, which with a band has at most so many keys."""
+        keys = self.columns
+        if self.low is not None and self.high is not None:
+            keys = max(1, min(keys, self.high - self.low + rows))
+        return self.batch * self.heads * rows * keys * torch.finfo(self.wide).bits // 8
+
     def block_rows(self) -> int:
         """How many rows make a block."""
-        each = self.batch * self.heads * self.columns * torch.finfo(self.wide).bits // 8
-        most = BLOCK_BYTES
+        most, each = BLOCK_BYTES, self._block_bytes(1)
         if self.spec.workspace_limit is not None:
             most = min(most, self.spec.workspace_limit // BLOCKS_AT_ONCE)
             if most < each:
@@ -132,12 +140,17 @@ class Scores:
                     f"workspace_limit is {self.spec.workspace_limit} bytes, and one row of pairs of all "
                     f"heads takes {BLOCKS_AT_ONCE * each}; give as many, or fewer heads a call"
                 )
-        return max(1, min(self.rows, most // max(1, each)))
+        rows = max(1, self.rows)
+        if self.low is not None and self.high is not None:
+            # Of more rows than the band is wide, most pairs of a block would lie outside.
+            rows = min(rows, max(BAND_ROWS, self.high - self.low + 1))
+        while rows > 1 and self._block_bytes(rows) > most:
+            rows = min(rows - 1, max(1, rows * most // self._block_bytes(rows)))
+        return rows
 
     def bytes(self) -> int:
         """What blocks of pairs take at once."""
-        each = self.batch * self.heads * self.columns * torch.finfo(self.wide).bits // 8
-        return BLOCKS_AT_ONCE * each * self.block_rows()
+        return BLOCKS_AT_ONCE * self._block_bytes(self.block_rows())
 
     def check_deadline(self) -> None:
         if self.end is not None and time.monotonic() > self.end:
@@ -149,32 +162,39 @@ class Scores:
             self.check_deadline()
             yield slice(begin, min(begin + step, self.rows))
 
-    def _distances(self, rows: slice) -> Tensor:
-        """[rows, columns]: j - i"""
+    def keys(self, rows: slice) -> slice:
+        """The keys that the band leaves some rows, and one at least where there are any."""
+        low = 0 if self.low is None else max(0, min(rows.start + self.low, self.columns - 1))
+        high = self.columns if self.high is None else min(rows.stop + self.high, self.columns)
+        return slice(low, max(high, min(low + 1, self.columns)))
+
+    def _distances(self, rows: slice, keys: slice) -> Tensor:
+        """[rows, keys]: j - i"""
         i = torch.arange(rows.start, rows.stop, device=self.device)
-        return torch.arange(self.columns, device=self.device) - i[:, None]
+        return torch.arange(keys.start, keys.stop, device=self.device) - i[:, None]
 
     def native(self, name: str) -> Tensor:
         """An operand in the caller's type, with 0 for what is not finite."""
         return self.given[name].to(self.type)
 
     def allowed(self, rows: slice, banded: bool = True) -> Tensor | None:
-        """Which pairs may carry weight, broadcasting to [batch, heads, rows, columns]; None: all.
+        """Which pairs of a block may carry weight, broadcasting to [batch, heads, rows, keys]; None: all.
 
-        Unless `banded`, the distance of row and column has no say.
+        Unless `banded`, the distance of row and column has no say, and the block has all keys.
         """
         found: list[Tensor] = []
+        keys = self.keys(rows) if banded else slice(0, self.columns)
         if banded and (self.low is not None or self.high is not None):
-            apart = self._distances(rows)
+            apart = self._distances(rows, keys)
             if self.low is not None:
                 found.append(apart >= self.low)
             if self.high is not None:
                 found.append(apart <= self.high)
         if self.lengths is not None:
             counts = self.lengths.to(self.device).reshape(-1, 1, 1, 1)
-            found.append(torch.arange(self.columns, device=self.device) < counts)
+            found.append(torch.arange(keys.start, keys.stop, device=self.device) < counts)
         for x in self.masks:
-            part = x if x.shape[2] == 1 else x[:, :, rows]
+            part = (x if x.shape[2] == 1 else x[:, :, rows])[..., keys]
             found.append(part if x.dtype == torch.bool else ~_forbids(part))
         return functools.reduce(torch.logical_and, found) if found else None
 
@@ -185,7 +205,7 @@ class Scores:
         p: float = self.spec.dropout_p
         if p >= 1.0:
             return torch.zeros((), dtype=self.wide, device=self.device)
-        pairs = kept_pairs(self.seed, p, (self.batch, self.heads), rows, self.columns)
+        pairs = kept_pairs(self.seed, p, (self.batch, self.heads), rows, self.keys(rows))
         kept: Tensor = pairs.to(self.wide) / (1.0 - p)
         return kept
 
@@ -202,9 +222,9 @@ class Scores:
         for each in self.slices():
             allowed = self.allowed(each)
             assert allowed is not None
-            allowed = allowed.expand(*shape, each.stop - each.start, self.columns)
+            allowed = allowed.expand(*shape, each.stop - each.start, allowed.shape[-1])
             parts.append(allowed.any(3))
-            columns |= allowed.any(2)
+            columns[..., self.keys(each)] |= allowed.any(2)
         return torch.cat(parts, 2) if parts else rows, columns
 
     def tau(self, of: Mapping[str, Tensor]) -> Any:
@@ -229,21 +249,26 @@ class Scores:
             return otherwise
         return x if x.dim() == 0 else x.reshape(1, -1, 1)
 
-    def by_rows(self, name: str) -> bool:
-        """Whether an operand of the scores has a part of its own in each block of rows."""
-        return name == "query" or (name in ("bias", "attn_mask") and self.given[name].shape[2] > 1)
+    def place(self, name: str, rows: slice) -> tuple[Any, ...]:
+        """Where the part of an operand lies that a block of rows uses."""
+        every = slice(None)
+        if name in ("key", "value"):
+            return every, every, self.keys(rows)
+        if name in ("bias", "attn_mask"):
+            return every, every, rows if self.given[name].shape[2] > 1 else every, self.keys(rows)
+        if name == "query":
+            return every, every, rows, every if "key" in self.given else self.keys(rows)
+        return (...,)
 
     def parts(self, rows: slice) -> dict[str, Tensor]:
         """The operands of the scores of some rows."""
-        return {
-            name: self.given[name][:, :, rows] if self.by_rows(name) else self.given[name]
-            for name in (*OF_SCORES, "attn_mask")
-            if name in self.given
-        }
+        names = (*OF_SCORES, "attn_mask")
+        return {name: self.given[name][self.place(name, rows)] for name in names if name in self.given}
 
     def block(self, rows: slice, of: Mapping[str, Tensor] | None = None) -> Tensor:
-        """[batch, heads, rows, columns]: S / tau of some rows, of what `parts` returns or others like it."""
+        """[batch, heads, rows, keys]: S / tau of some rows, of what `parts` returns or others like it."""
         of = self.parts(rows) if of is None else of
+        keys = self.keys(rows)
         x = of["query"]
         if "key" in of:
             key = of["key"]
@@ -252,10 +277,10 @@ class Scores:
                 x.reshape(self.batch, self.key_heads, self.heads // self.key_heads * many, x.shape[3])
                 @ key.mT
             )
-            x = x.reshape(self.batch, self.heads, many, self.columns)
+            x = x.reshape(self.batch, self.heads, many, keys.stop - keys.start)
         relative = None
         if "relative_bias" in of:
-            at = self.columns - 1 - self._distances(rows)
+            at = self.columns - 1 - self._distances(rows, keys)
             relative = of["relative_bias"].reshape(1, -1, self.rows + self.columns - 1)[:, :, at]
             if self.spec.relative_inside:
                 x, relative = x + relative, None
@@ -264,7 +289,8 @@ class Scores:
             x = self.spec.softcap * torch.tanh(x / self.spec.softcap)
         slopes = self.per_head("alibi_slopes", of, self.spec.alibi_slopes)
         if slopes is not None:
-            x = x - _over_pairs(slopes) * (self._distances(rows) - self.offset).abs().to(self.wide)
+            far = (self._distances(rows, keys) - self.offset).abs()
+            x = x - _over_pairs(slopes) * far.to(self.wide)
         if relative is not None:
             x = x + relative
         for name in ("bias", "attn_mask"):

@@ -48,7 +48,9 @@ CLOSE = {torch.float64: 1e-7, torch.float32: 2e-4, torch.bfloat16: 4e-2, torch.f
 
 
 @pytest.fixture(autouse=True)
-def _quiet() -> Iterator[None]:
+def _quiet(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    # So that windows of the small calls here take many blocks.
+    monkeypatch.setattr("otattn._device.scores.BAND_ROWS", 2)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
         yield
@@ -477,6 +479,20 @@ def test_no_pairs_are_stored() -> None:
         call.solve_tensors(spec, given_, ["out"], "", [torch.empty(1, 1, n, 2)])
         call.gradients_of_tensors(spec, given_, (query, None, None), None, ["query", "key", "value"])
     assert seen.bytes <= 1 << 20 < n * m * 4
+
+
+@pytest.mark.parametrize("method", ["softmax/exact", "entmax:1.5"])
+def test_a_window_makes_its_pairs_alone(method: str) -> None:
+    """Of 2,048 tokens in a window of 9: blocks as wide as the band of their rows, forward and backward."""
+    torch.manual_seed(0)
+    n = 2048
+    spec = Spec(method, rounds=2 if "/" in method else None, window=(4, 4), backend="torch:blocks")
+    x = torch.randn(1, 1, n, 2)
+    given_ = list(operands(query=x, key=x, value=x).values())
+    with Largest() as seen:
+        call.solve_tensors(spec, given_, ["out"], "", [torch.empty(1, 1, n, 2)])
+        call.gradients_of_tensors(spec, given_, (x, None, None), None, ["query", "key", "value"])
+    assert seen.bytes <= n * 2 * 4 * 4
 
 
 CALLS = {

@@ -231,7 +231,9 @@ def sizes_of_gradients(drawn: Drawn, with_values: bool) -> dict[str, Tensor]:
     s = drawn.exact.scores
     rows = slice(0, s.rows)
     f, g = drawn.f.double(), drawn.g.double()
-    p = torch.exp(s.block(rows) + f[..., None] + g[..., None, :])
+    block = f.new_full((s.batch, s.heads, s.rows, s.columns), -torch.inf)
+    block[..., s.keys(rows)] = s.block(rows)
+    p = torch.exp(block + f[..., None] + g[..., None, :])
     q, k, v = (s.given[name].abs() for name in ("query", "key", "value"))
     k, v = (x.repeat_interleave(s.heads // s.key_heads, 1) for x in (k, v))
     upstream = drawn.upstream.double().abs()
@@ -243,7 +245,7 @@ def sizes_of_gradients(drawn: Drawn, with_values: bool) -> dict[str, Tensor]:
     def grouped(x: Tensor) -> Tensor:
         return x.reshape(len(x), s.key_heads, -1, *x.shape[2:]).sum(2)
 
-    largest = s.block(rows).where(p > 0.0, 0.0).abs() + abs(s.scale) * (q @ k.mT)
+    largest = block.where(p > 0.0, 0.0).abs() + abs(s.scale) * (q @ k.mT)
     return {
         "query": abs(s.scale) * each @ k,
         "key": abs(s.scale) * grouped(each.mT @ q),

@@ -346,7 +346,7 @@ def plain_entmax(s: Tensor, alpha: float) -> tuple[Tensor, Tensor]:
     return (z - low).clamp(min=0).pow(1 / (alpha - 1)), tau.squeeze(-1)
 
 
-@pytest.mark.parametrize("alpha", [1.5, 2.0, 1.25])
+@pytest.mark.parametrize("alpha", [1.5, 2.0, 1.25, 3.0])
 @settings(drawn, max_examples=EXAMPLES // 2)
 @given(p=problems())
 def check_entmax(p: Problem, alpha: float) -> None:
@@ -370,7 +370,7 @@ def check_entmax(p: Problem, alpha: float) -> None:
     close("out", out, plan @ values, (moved + rounded) @ values.abs() + rounding(plan @ values, type_))
 
 
-@pytest.mark.parametrize("alpha", [1.5, 2.0, 1.25])
+@pytest.mark.parametrize("alpha", [1.5, 2.0, 1.25, 3.0])
 @settings(drawn, max_examples=EXAMPLES // 2)
 @given(p=problems())
 def check_gradients_of_entmax(p: Problem, alpha: float) -> None:
