@@ -30,4 +30,4 @@ endif()
 target_link_libraries(otattn_model PRIVATE ${CMAKE_DL_LIBS})
 
 otattn_install(TARGETS otattn_model EXPORT otattnTargets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
-otattn_install(FILES ${OTATTN_MODEL_HEADERS} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+otattn_install_headers(${OTATTN_MODEL_HEADERS})

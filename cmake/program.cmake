@@ -49,10 +49,17 @@ endfunction()
 
 if(NOT CMAKE_CROSSCOMPILING OR CMAKE_CROSSCOMPILING_EMULATOR)
     file(MAKE_DIRECTORY "${CMAKE_CURRENT_BINARY_DIR}/pages")
-    otattn_page(otattn.1 "${CMAKE_INSTALL_MANDIR}/man1" help --man)
     otattn_page(otattn "${CMAKE_INSTALL_DATADIR}/bash-completion/completions" completions bash)
     otattn_page(_otattn "${CMAKE_INSTALL_DATADIR}/zsh/site-functions" completions zsh)
     otattn_page(otattn.fish "${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d" completions fish)
+    # otattn(1) and a page of each command: the names are the program's own.
+    set(manual "${CMAKE_CURRENT_BINARY_DIR}/pages/man1")
+    add_custom_command(OUTPUT "${manual}/otattn.1"
+        COMMAND ${CMAKE_COMMAND} "-DPROGRAM=$<TARGET_FILE:otattn_program>" "-DEMULATOR=${CMAKE_CROSSCOMPILING_EMULATOR}"
+            "-DFOLDER=${manual}" -P "${PROJECT_SOURCE_DIR}/cmake/print_pages.cmake"
+        DEPENDS otattn_program cmake/print_pages.cmake VERBATIM COMMENT "Printing the pages of section 1")
+    set_property(DIRECTORY APPEND PROPERTY OTATTN_PAGES "${manual}/otattn.1")
+    otattn_install(DIRECTORY "${manual}" DESTINATION "${CMAKE_INSTALL_MANDIR}")
     get_directory_property(pages OTATTN_PAGES)
     add_custom_target(otattn_pages ALL DEPENDS ${pages})
 endif()

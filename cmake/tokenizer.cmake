@@ -17,4 +17,4 @@ target_link_libraries(otattn_model PRIVATE
     $<BUILD_INTERFACE:PkgConfig::PCRE2> $<INSTALL_INTERFACE:pcre2-8>
     $<BUILD_INTERFACE:PkgConfig::UTF8PROC> $<INSTALL_INTERFACE:utf8proc>)
 set(OTATTN_TOKENIZER_PACKAGES ", libpcre2-8, libutf8proc")
-otattn_install(FILES include/otattn_tokenizer.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+otattn_install_headers(include/otattn_tokenizer.h)

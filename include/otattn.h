@@ -117,8 +117,8 @@ OTA_API const char *ota_status_text(ota_status status);
 /* "MAJOR.MINOR.PATCH" of the library that is running. */
 OTA_API const char *ota_version(void);
 
-/* The processors that this process may use, at least 1: its affinity mask, bounded by the CPU quota of its control groups, version
- * 1 or 2. Where threads is 0 a call takes as many. */
+/* The processors that this process may use, at least 1: its affinity mask, bounded by the CPU quota of its control groups,
+ * version 1 or 2. Where threads is 0 a call takes as many. */
 OTA_API int ota_processors(void);
 
 /* ---- arrays --------------------------------------------------------------------------------- */
@@ -355,24 +355,25 @@ typedef enum ota_key_transport {
     OTA_KEYS_IN_RING
 } ota_key_transport;
 
-/* A group of processes that solve one problem together, and the calls by which they reach each other. The library links
- * no such engine; MPI, NCCL, gloo and threads all have these calls (docs/users/many-machines.md has them ready).
+/* A group of processes that solve one problem together, and the calls by which they reach each other. The library links no
+ * such engine; MPI, NCCL, gloo and threads all have these calls (docs/users/many-machines.md has them ready).
  *
- * Of a plan made with a communicator each rank gives and gets its share: queries, out and all else that has rows are
- * the rank's own rows; keys and values are its share of the keys, in the same order of shares, and of one type each on
- * all ranks (with a matrix of scores, the matrix has the rank's rows and all keys, and the values are whole). Vectors over
- * the keys (column_mass, lambdas, column_potential, receiver ...), lengths and block sizes are whole and the same on every
- * rank; arrays over pairs have the rank's rows and all keys. ota_plan_create, ota_plan_rebind, ota_forward, ota_backward, ota_jvp and ota_certify (which
- * wants column_potential unless columns are free) are then calls that every rank makes in the same order; ota_decode is
- * refused. What a result tells is of the whole problem.
+ * Of a plan made with a communicator each rank gives and gets its share: queries, out and all else that has rows are the
+ * rank's own rows; keys and values are its share of the keys, in the same order of shares, and of one type each on all ranks
+ * (with a matrix of scores, the matrix has the rank's rows and all keys, and the values are whole). Vectors over the keys
+ * (column_mass, lambdas, column_potential, receiver ...), lengths and block sizes are whole and the same on every rank;
+ * arrays over pairs have the rank's rows and all keys. ota_plan_create, ota_plan_rebind, ota_forward, ota_backward, ota_jvp
+ * and ota_certify (which wants column_potential unless columns are free) are then calls that every rank makes in the same
+ * order; ota_decode is refused. What a result tells is of the whole problem.
  *
  * Free columns need no round trip but keys and values; exact, relaxed, capped, bounded and elastic columns of softmax add
- * one sum of `keys` doubles a head and round, in a ring two message rounds of the keys, and Newton (entmax, relaxed
- * rows, caps of entries) some a step. Same bits for the same number of ranks and the same shares where all_reduce gives every rank the same bits.
+ * one sum of `keys` doubles a head and round, in a ring two message rounds of the keys, and Newton (entmax, relaxed rows,
+ * caps of entries) some a step. Same bits for the same number of ranks and the same shares where all_reduce gives every rank
+ * the same bits.
  *
  * A callback returns 0, or any other number for an error, a lost peer or a time-out of its own; then the call ends with
- * OTA_ECOMM on that rank, outputs NaN, and the plan is of no more use. Called from the thread that made the call, never
- * from two at once. */
+ * OTA_ECOMM on that rank, outputs NaN, and the plan is of no more use. Called from the thread that made the call, never from
+ * two at once. */
 typedef struct ota_communicator {
     size_t size; /* sizeof(ota_communicator) */
     int rank, ranks;
@@ -512,16 +513,18 @@ OTA_API ota_status ota_plan_create(ota_plan **plan, const ota_problem *problem,
  * communicator (OTA_UNSUPPORTED). Threads are started and ended. */
 OTA_API ota_status ota_plan_measure(const ota_problem *problem, int64_t values_width,
                                     const ota_options *options, size_t *bytes, ota_error *error);
-/* Frees everything; NULL is fine. */
+/* Frees a plan; NULL is fine. */
 OTA_API void ota_plan_free(ota_plan *plan);
 /* All bytes the plan holds; forward allocates none. */
 OTA_API size_t ota_plan_bytes(const ota_plan *plan);
 /* Human-readable lines "key: value" (solver and why, kernel, threads, bytes, path, precision,
  * tolerance ...), NUL-terminated within text_size; returns the length it needs without the NUL. */
 OTA_API size_t ota_plan_describe(const ota_plan *plan, char *text, size_t text_size);
-/* Single facts of the plan: solver name and kernel name; owned by the library, never NULL. */
+/* The name of the plan's solver; owned by the library, never NULL. */
 OTA_API const char *ota_plan_solver(const ota_plan *plan);
+/* The name of its kernel; owned by the library, never NULL. */
 OTA_API const char *ota_plan_kernel(const ota_plan *plan);
+/* How many threads it runs on. */
 OTA_API int ota_plan_threads(const ota_plan *plan);
 /* Points the plan at another problem of the same shapes, types and rules, with as many terms and supports of the same kinds.
  * Numbers may differ (temperature, scale, order, strength, bounds ...) as long as a plan made for them would choose the same:
@@ -613,13 +616,13 @@ OTA_API ota_status ota_decode(ota_plan *plan, const ota_arrays *arrays, int64_t 
 OTA_API ota_status ota_decode_capacity(const ota_plan *plan, const ota_array *remaining,
                                        int64_t first, int64_t last, ota_error *error);
 
-/* Rows first ... first + rows - 1 of the scores S of one head, terms in and before the division by the temperature, in f64; -inf
- * where a mask forbids the pair: out [1, 1, rows, keys], any float type. key_count as in ota_decode; 0: all keys. Allocates
- * (OTA_ENOMEM); not with a communicator (OTA_UNSUPPORTED). */
+/* The scores of one head, rows first ... first + rows - 1 of S, terms in and before the division by the temperature, in f64;
+ * -inf where a mask forbids the pair: out [1, 1, rows, keys], any float type. key_count as in ota_decode; 0: all keys.
+ * Allocates (OTA_ENOMEM); not with a communicator (OTA_UNSUPPORTED). */
 OTA_API ota_status ota_plan_scores(const ota_plan *plan, int64_t batch, int64_t head, int64_t first,
                                    int64_t key_count, const ota_array *scores, ota_error *error);
 
-/* Create, forward, free in one call. */
+/* Attention in one call: a plan is made, run forward and freed. Statuses are those of ota_plan_create and ota_forward. */
 OTA_API ota_status ota_attend(const ota_problem *problem, const ota_options *options,
                               const ota_arrays *arrays, ota_result *result, ota_error *error);
 
@@ -770,12 +773,14 @@ OTA_API ota_status ota_certify(const ota_problem *problem, const ota_options *op
  * position * base^(-2k/width). `first` is the position of row 0; base 0 means 10000.
  * f64 f32 bf16 f16, computed in f64. [TOT-51, 52] */
 OTA_API ota_status ota_rope(const ota_array *x, int64_t first, double base, ota_error *error);
-/* slopes[h] = 2^(-8 (h + 1) / heads). [LIT-32] */
+/* ALiBi's slopes of heads: slopes[h] = 2^(-8 (h + 1) / heads), h < heads. [LIT-32] */
 OTA_API void ota_alibi_slopes(int64_t heads, double *slopes);
 
-/* Names, NULL past the end. Kernels are the instruction-set levels this CPU can run, oldest first. */
+/* Names of solvers, NULL past the end. */
 OTA_API const char *ota_solver_name(int index);
+/* Names of the instruction-set levels that this CPU can run, oldest first, NULL past the end. */
 OTA_API const char *ota_kernel_name(int index);
+/* Names of backends, NULL past the end; the first is the default. */
 OTA_API const char *ota_backend_name(int index);
 
 #ifdef __cplusplus

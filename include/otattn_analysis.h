@@ -48,7 +48,7 @@ typedef struct ota_hamming_result {
     double tv;             /* total variation of p and q, the cost at epsilon = 0 [TOT-36] */
 } ota_hamming_result;
 
-/* y = (1 - alpha) x + alpha sum(x), alpha = exp(-1/epsilon); x, y [size], y may be x. [TOT-15] */
+/* The kernel times a vector: y = (1 - alpha) x + alpha sum(x), alpha = exp(-1/epsilon); x, y [size], y may be x. [TOT-15] */
 OTA_API void ota_hamming_matvec(double epsilon, const double *x, double *y, int64_t size);
 
 typedef struct ota_hamming_options {
@@ -63,14 +63,14 @@ typedef struct ota_hamming_options {
     const int *cancel; /* NULL, or in place of the thread's (ota_analysis_limits) */
 } ota_hamming_options;
 
-/* p, q [size]: 0 or more, finite, each of sum 1 within 1e-6 (and then scaled to 1). options NULL: Newton.
+/* Solves one problem. p, q [size]: 0 or more, finite, each of sum 1 within 1e-6 (and then scaled to 1). options NULL: Newton.
  * OTA_NOT_CONVERGED still fills the result. At 1/epsilon > 700, where alpha underflows, Newton returns the limit:
  * P_ii = min(p_i,q_i) and a product coupling of what is left; u and v are NaN then. */
 OTA_API ota_status ota_hamming(const double *p, const double *q, int64_t size, double epsilon,
                                const ota_hamming_options *options, ota_hamming_result *result,
                                ota_error *error);
 
-/* objective(p,q) - (objective(p,p) + objective(q,q)) / 2: 0 at p = q, total variation as epsilon -> 0,
+/* The debiased divergence: objective(p,q) - (objective(p,p) + objective(q,q)) / 2: 0 at p = q, total variation as epsilon -> 0,
  * ||p - q||_2^2 / 2 as epsilon -> infinity. `result`, or NULL, and the arrays of options are those of (p,q). [TOT-17] */
 OTA_API ota_status ota_hamming_divergence(const double *p, const double *q, int64_t size,
                                           double epsilon, const ota_hamming_options *options,
@@ -146,19 +146,19 @@ typedef struct ota_gauge_result {
     int64_t cycle_length; /* rows on the closed walk; 0 for the fast rule */
 } ota_gauge_result;
 
-/* options NULL: minimax. arrays NULL: figures only. OTA_NOT_CONVERGED (max_passes), OTA_CANCELLED and OTA_TIMEOUT
- * fill everything: both bounds hold at any time, and the upper one is +inf where the matrix takes longer than 30 ms to be
- * read once more (or was never read: then nothing else is filled); OTA_EINVAL and OTA_ENOMEM fill nothing. Ties go to the
- * lowest index. Time O(rows columns) a pass; Howard takes 1 to 20 passes on real data. */
+/* Finds the shifts. options NULL: minimax. arrays NULL: figures only. OTA_NOT_CONVERGED (max_passes), OTA_CANCELLED and
+ * OTA_TIMEOUT fill everything: both bounds hold at any time, and the upper one is +inf where the matrix takes longer than 30
+ * ms to be read once more (or was never read: then nothing else is filled); OTA_EINVAL and OTA_ENOMEM fill nothing. Ties go
+ * to the lowest index. Time O(rows columns) a pass; Howard takes 1 to 20 passes on real data. */
 OTA_API ota_status ota_gauge(const ota_gauge_matrix *matrix, const ota_gauge_options *options,
                              const ota_gauge_arrays *arrays, ota_gauge_result *result,
                              ota_error *error);
 
-/* r = D - k - v, [rows, columns] in f64. [TOT-37] */
+/* What the shifts leave: r = D - k - v, [rows, columns] in f64. [TOT-37] */
 OTA_API ota_status ota_gauge_rest(const ota_gauge_matrix *matrix, const double *row_shift,
                                   const double *column_shift, double *rest, ota_error *error);
 
-/* *bound = R4 = max over pairs of rows of (max - min of D_i - D_k) / 4: R4 <= R <= 2 R4. Time
+/* A lower bound of the residual: *bound = R4 = max over pairs of rows of (max - min of D_i - D_k) / 4: R4 <= R <= 2 R4. Time
  * O(rows^2 columns): give the transpose of a tall matrix, whose R4 is the same. Of the options only
  * cancel and progress count (round = rows done). [DER-21] */
 OTA_API ota_status ota_gauge_four_cycle(const ota_gauge_matrix *matrix,
@@ -183,14 +183,14 @@ OTA_API ota_status ota_gauge_coherence(const ota_gauge_chain *chain, double *dis
 
 /* ---- composition of attention layers, and how many query dimensions one layer would need ------ */
 
-/* S = second first: second [rows, inner], first [inner, columns], both with rows that sum to 1 within
- * 1e-6; coupling [rows, columns] overlaps neither. [TOT-62] */
+/* Two layers as one coupling: S = second first, second [rows, inner], first [inner, columns], both with rows that sum to 1
+ * within 1e-6; coupling [rows, columns] overlaps neither. [TOT-62] */
 OTA_API ota_status ota_compose(const double *second, const double *first, int64_t rows,
                                int64_t inner, int64_t columns, double *coupling, ota_error *error);
 
-/* ratio_ij = log S_i,j+1 - log S_i0: S [rows, columns] positive, columns >= 2, ratio [rows, columns - 1].
- * S = softmax(Q K^T) with d dimensions if and only if this matrix has rank <= d, so d >= min(rows,
- * columns - 1) is never an obstruction. [TOT-61] */
+/* Logarithms of a coupling over its first column: ratio_ij = log S_i,j+1 - log S_i0: S [rows, columns] positive, columns >=
+ * 2, ratio [rows, columns - 1]. S = softmax(Q K^T) with d dimensions if and only if this matrix has rank <= d, so d >=
+ * min(rows, columns - 1) is never an obstruction. [TOT-61] */
 OTA_API ota_status ota_log_ratios(const double *coupling, int64_t rows, int64_t columns,
                                   double *ratio, ota_error *error);
 
@@ -208,11 +208,11 @@ OTA_API ota_status ota_rank(double *matrix, int64_t rows, int64_t columns, doubl
  *
  * Kernels are passed as logarithms L = -C / epsilon [rows, columns], finite, f64. */
 
-/* x, y [size], finite and above 0. d_H <= eta means that some c has c <= x_i/y_i <= c e^eta for all i;
+/* The Hilbert distance of x, y [size], finite and above 0. d_H <= eta means that some c has c <= x_i/y_i <= c e^eta for all i;
  * e^-eta <= x_i/y_i <= e^eta follows only where x and y have equal mass. [TOT-94, 95] */
 OTA_API ota_status ota_hilbert(const double *x, const double *y, int64_t size, double *distance,
                                ota_error *error);
-/* The same from logarithms, which may be any finite numbers. */
+/* The Hilbert distance from logarithms, which may be any finite numbers. */
 OTA_API ota_status ota_hilbert_log(const double *log_x, const double *log_y, int64_t size,
                                    double *distance, ota_error *error);
 
@@ -223,8 +223,8 @@ typedef struct ota_contraction {
     double entry_rate;  /* tanh(entry_range / 2) = (r - 1)/(r + 1) >= rate, r = max K / min K */
 } ota_contraction;
 
-/* Time O(rows^2 columns): give the transpose of a tall kernel, whose figures are the same. Allocates
- * O(columns). */
+/* How fast a kernel contracts. Time O(rows^2 columns): give the transpose of a tall kernel, whose figures are the same.
+ * Allocates O(columns). */
 OTA_API ota_status ota_contraction_of(const double *log_kernel, int64_t rows, int64_t columns,
                                       ota_contraction *contraction, ota_error *error);
 
@@ -264,7 +264,7 @@ OTA_API ota_status ota_scaling(const double *log_kernel, const double *p, const 
                                int64_t rows, int64_t columns, ota_scaling_run *run,
                                ota_error *error);
 
-/* exp(slope of log errors over the last half of the history), at least 4 of them, all above 0.
+/* The rate of a history of errors: exp(slope of log errors over the last half of the history), at least 4 of them, all above 0.
  * [TOT-103] */
 OTA_API ota_status ota_rate_measured(const double *errors, int64_t count, double *rate,
                                      ota_error *error);
@@ -277,19 +277,19 @@ typedef struct ota_coupling_spectrum {
     int64_t rounds;         /* of power iteration, both together */
 } ota_coupling_spectrum;
 
-/* P [rows, columns], 0 or more, no empty row or column; r, c its own sums. `second` is the asymptotic
- * rate of Sinkhorn [TOT-103]. Power iteration on B B^T or B^T B, whichever is smaller, away from the known
- * first vector, and on its complement for the other end; OTA_NOT_CONVERGED when a residual is still above
- * 1e-5 after max_rounds (0: 100000) each, the result filled. Allocates O(rows + columns). */
+/* The ends of the spectrum of P [rows, columns], 0 or more, no empty row or column; r, c its own sums. `second` is the
+ * asymptotic rate of Sinkhorn [TOT-103]. Power iteration on B B^T or B^T B, whichever is smaller, away from the known first
+ * vector, and on its complement for the other end; OTA_NOT_CONVERGED when a residual is still above 1e-5 after max_rounds
+ * (0: 100000) each, the result filled. Allocates O(rows + columns). */
 OTA_API ota_status ota_coupling_spectrum_of(const double *coupling, int64_t rows, int64_t columns,
                                             int64_t max_rounds, ota_coupling_spectrum *spectrum,
                                             ota_error *error);
 
-/* max over the spectrum of |1 - lambda (1 - sigma^2)|, reached at one of its ends. [DER-07] */
+/* The rate of elastic columns: max over the spectrum of |1 - lambda (1 - sigma^2)|, reached at one of its ends. [DER-07] */
 OTA_API double ota_rate_one_sided(double lambda, double second, double least);
-/* lambda* = 2 / (2 - second - least), rate (second - least) lambda* / 2. [DER-08] */
+/* The best lambda of elastic columns: lambda* = 2 / (2 - second - least), rate (second - least) lambda* / 2. [DER-08] */
 OTA_API double ota_best_one_sided(double second, double least, double *rate);
-/* omega* = 2 / (1 + sqrt(1 - second)), rate omega* - 1. [DER-09] */
+/* The best over-relaxation of both sides: omega* = 2 / (1 + sqrt(1 - second)), rate omega* - 1. [DER-09] */
 OTA_API double ota_best_two_sided(double second, double *rate);
 
 /* ---- distributions and logits: how far apart two of them are ---------------------------------
@@ -313,8 +313,11 @@ typedef struct ota_divergence {
     double fisher_rao;     /* 2 arccos sum sqrt(a b), by arcsin: exact for near ones [LIT-31] */
 } ota_divergence;
 
+/* How far `after` is from `before`, of probabilities [size] each. OTA_EINVAL for a negative number, one that is not finite,
+ * or a sum other than 1; OTA_CANCELLED, OTA_TIMEOUT. The record is of use under OTA_OK alone. */
 OTA_API ota_status ota_divergence_of(const double *before, const double *after, int64_t size,
                                      ota_divergence *divergence, ota_error *error);
+/* The same of softmax(logits / temperature), logits [size] each; temperature above 0. */
 OTA_API ota_status ota_divergence_of_logits(const void *before, const void *after, ota_type type,
                                             int64_t size, double temperature,
                                             ota_divergence *divergence, ota_error *error);
@@ -326,6 +329,7 @@ typedef struct ota_tail {
     double margin;   /* z_1 - max_j z_j over the others; +inf for one symbol [TOT-30] */
 } ota_tail;
 
+/* What softmax(logits / temperature) leaves beside its largest entry; logits [size]. */
 OTA_API ota_status ota_tail_of(const void *logits, ota_type type, int64_t size, double temperature,
                                ota_tail *tail, ota_error *error);
 
@@ -336,6 +340,7 @@ typedef struct ota_logit_change {
     double effective_temperature; /* 1 / std(z) of before, divisor V; +inf if constant [TOT-83] */
 } ota_logit_change;
 
+/* How far the logits [size] themselves moved. */
 OTA_API ota_status ota_logit_change_of(const void *before, const void *after, ota_type type,
                                        int64_t size, ota_logit_change *change, ota_error *error);
 
@@ -349,7 +354,7 @@ typedef struct ota_rank_change {
     double *spearman;
 } ota_rank_change;
 
-/* Only the order counts: give logits or probabilities. Allocates 48 V bytes; time O(V). */
+/* How the order of the entries changed: give logits or probabilities. Allocates 48 V bytes; time O(V). */
 OTA_API ota_status ota_rank_change_of(const void *before, const void *after, ota_type type,
                                       int64_t size, ota_rank_change *change, ota_error *error);
 
@@ -360,6 +365,7 @@ typedef struct ota_state_change {
     double max_coordinate_change; /* ||h' - h||_inf [TOT-80] */
 } ota_state_change;
 
+/* How far a state h moved to h', [size] each. */
 OTA_API ota_status ota_state_change_of(const void *before, const void *after, ota_type type,
                                        int64_t size, ota_state_change *change, ota_error *error);
 
@@ -387,13 +393,13 @@ OTA_API ota_status ota_summary_of(const double *values, int64_t count, ota_summa
  * f64 arrays; p is 0 or more and sums to 1 within 1e-6; scores are finite, at most 1e300 min(1, tau) in
  * size; u and x at most 1e300. Time O(m) but for the two dense matrices. */
 
-/* *potential = phi; weights [size] or NULL = p*. */
+/* The potential of a row: *potential = phi; weights [size] or NULL = p*. */
 OTA_API ota_status ota_softmax_potential(const double *scores, int64_t size, double temperature,
                                          double *potential, double *weights, ota_error *error);
-/* *objective = J(p), 0 log 0 = 0. The value function V(s) is -phi and its gradient is -p*. */
+/* The objective at p: *objective = J(p), 0 log 0 = 0. The value function V(s) is -phi and its gradient is -p*. */
 OTA_API ota_status ota_softmax_objective(const double *p, const double *scores, int64_t size,
                                          double temperature, double *objective, ota_error *error);
-/* *value = lambda - tau sum_j exp((s_j + lambda)/tau - 1). */
+/* The dual at lambda: *value = lambda - tau sum_j exp((s_j + lambda)/tau - 1). */
 OTA_API ota_status ota_softmax_dual(const double *scores, int64_t size, double temperature,
                                     double lambda, double *value, ota_error *error);
 
@@ -408,22 +414,22 @@ typedef struct ota_fenchel {
 OTA_API ota_status ota_fenchel_of(const double *p, const double *scores, int64_t size,
                                   double temperature, ota_fenchel *fenchel, ota_error *error);
 
-/* advantage [size] = A; gradient [size] = dL/ds; either may be NULL. A step against the gradient raises
- * s_j if and only if A_j > 0. */
+/* The advantage of every entry, and the gradient: advantage [size] = A; gradient [size] = dL/ds; either may be NULL. A step
+ * against the gradient raises s_j if and only if A_j > 0. */
 OTA_API ota_status ota_advantage(const double *p, const double *utility, int64_t size,
                                  double temperature, double *advantage, double *gradient,
                                  ota_error *error);
-/* product [size] = F x. */
+/* The Fisher matrix times a vector: product [size] = F x. */
 OTA_API ota_status ota_fisher_product(const double *p, const double *x, int64_t size,
                                       double temperature, double *product, ota_error *error);
-/* fisher [size, size] = F, of rank (number of p > 0) - 1 = *rank; fisher or rank may be NULL. */
+/* The Fisher matrix: fisher [size, size] = F, of rank (number of p > 0) - 1 = *rank; fisher or rank may be NULL. */
 OTA_API ota_status ota_fisher_matrix(const double *p, int64_t size, double temperature,
                                      double *fisher, int64_t *rank, ota_error *error);
-/* jacobian [size, size]: dp_k/ds_j = p_k (delta_kj - p_j) / tau, symmetric. */
+/* The Jacobian of the softmax: jacobian [size, size], dp_k/ds_j = p_k (delta_kj - p_j) / tau, symmetric. */
 OTA_API ota_status ota_softmax_jacobian(const double *p, int64_t size, double temperature,
                                         double *jacobian, ota_error *error);
-/* step [size] = -F^+ dL/ds = tau (u - mean of u) over p > 0, 0 elsewhere, F^+ the pseudo-inverse (F has
- * no inverse: F 1 = 0). Needs no division by p, so saturation does no harm. [LIT-29] */
+/* The natural gradient step: step [size] = -F^+ dL/ds = tau (u - mean of u) over p > 0, 0 elsewhere, F^+ the pseudo-inverse
+ * (F has no inverse: F 1 = 0). Needs no division by p, so saturation does no harm. [LIT-29] */
 OTA_API ota_status ota_natural_gradient(const double *p, const double *utility, int64_t size,
                                         double temperature, double *step, ota_error *error);
 
@@ -458,8 +464,8 @@ typedef struct ota_score_bounds {
     double row;      /* 2 tanh(range / (4 tau)): largest ||P_i - Q_i||_1, softmax only */
 } ota_score_bounds;
 
-/* `residual`: R(S - T) of ota_gauge, or any upper bound of it; NaN: not known. row_bounds [rows] or NULL:
- * 2 tanh(osc_i / (4 tau)). */
+/* How far a plan can move. `residual`: R(S - T) of ota_gauge, or any upper bound of it; NaN: not known. row_bounds [rows] or
+ * NULL: 2 tanh(osc_i / (4 tau)). */
 OTA_API ota_status ota_score_bounds_of(const ota_score_pair *pair, double residual,
                                        double *row_bounds, ota_score_bounds *bounds,
                                        ota_error *error);
@@ -471,7 +477,7 @@ typedef struct ota_score_change {
     double jeffreys; /* tau (KL(P|Q) + KL(Q|P)): equals energy for exact columns [CETA-18] */
 } ota_score_change;
 
-/* coupling, other: P, Q. */
+/* How far two plans are apart. coupling, other: P, Q. */
 OTA_API ota_status ota_score_change_of(const ota_score_pair *pair, const double *coupling,
                                        const double *other, ota_score_change *change,
                                        ota_error *error);
@@ -486,17 +492,17 @@ typedef struct ota_output_bounds {
     double rows;          /* values_change + tanh(range / (4 tau)) diameter, softmax only */
 } ota_output_bounds;
 
-/* Time O(keys^2 width), for the diameter. */
+/* How far outputs can move. Time O(keys^2 width), for the diameter. */
 OTA_API ota_status ota_output_bounds_of(const ota_score_bounds *scores, const double *values,
                                         const double *other, int64_t keys, int64_t width,
                                         ota_output_bounds *bounds, ota_error *error);
 
-/* *norm = ||x - y||_{inf,2} of x, y [rows, width]; y NULL: of x. */
+/* The largest 2-norm of a row: *norm = ||x - y||_{inf,2} of x, y [rows, width]; y NULL: of x. */
 OTA_API ota_status ota_row_norm(const double *x, const double *y, int64_t rows, int64_t width,
                                 double *norm, ota_error *error);
 
-/* *excess = how far the furthest entry of output [rows, width] lies outside [min_j V_jk, max_j V_jk], 0 if
- * none does: with nonnegative rows of sum 1 none may, beyond rounding. [CETA-13] */
+/* How far outputs lie outside of the hull of the values: *excess = how far the furthest entry of output [rows, width] lies
+ * outside [min_j V_jk, max_j V_jk], 0 if none does: with nonnegative rows of sum 1 none may, beyond rounding. [CETA-13] */
 OTA_API ota_status ota_hull_excess(const double *output, const double *values, int64_t rows,
                                    int64_t keys, int64_t width, double *excess, ota_error *error);
 
@@ -507,7 +513,8 @@ typedef struct ota_mixing {
     double alpha; /* below 1: rows = keys */
 } ota_mixing;
 
-/* *ratio = ||T(X) - T(Y)||_{inf,2} / ||X - Y||_{inf,2}, at most 1; X, Y [keys, width]; 0 for X = Y. [CETA-14, 15] */
+/* How much a mixing step stretches a distance: *ratio = ||T(X) - T(Y)||_{inf,2} / ||X - Y||_{inf,2}, at most 1; X, Y [keys,
+ * width]; 0 for X = Y. [CETA-14, 15] */
 OTA_API ota_status ota_nonexpansion(const ota_mixing *mixing, const double *x, const double *y,
                                     int64_t width, double *ratio, ota_error *error);
 
@@ -518,27 +525,27 @@ typedef struct ota_receiver {
     double imbalance; /* max_j |mass_j - rows/keys|; keys - 1 at most [CETA-20] */
 } ota_receiver;
 
-/* mass [keys] = A^T 1 of a row-stochastic A [rows, keys]. */
+/* The mass that keys receive: mass [keys] = A^T 1 of a row-stochastic A [rows, keys]. */
 OTA_API ota_status ota_receiver_of(const double *coupling, int64_t rows, int64_t keys, double *mass,
                                    ota_receiver *receiver, ota_error *error);
-/* shift [width] = mean over rows of A V - mean over keys of V = (mass - rows/keys)^T V / rows, whatever
- * the rows are as long as mass = A^T 1. [CETA-12] */
+/* How far attention moves the mean: shift [width] = mean over rows of A V - mean over keys of V = (mass - rows/keys)^T V /
+ * rows, whatever the rows are as long as mass = A^T 1. [CETA-12] */
 OTA_API ota_status ota_mean_shift(const double *mass, const double *values, int64_t rows,
                                   int64_t keys, int64_t width, double *shift, ota_error *error);
 
-/* P = sum_t weights_t permutation_t + rest, for P [size, size] whose rows and columns sum to 1 within
- * 1e-6: weights [capacity], columns [capacity, size]: row i of term t sits on column columns[t, i]. Terms
- * come with falling weight, roughly (each at least half of what is possible), so a small capacity keeps
- * the best of it; (size - 1)^2 + 1 suffices for an exactly doubly stochastic P. *count is their number,
- * *rest the mass per row that is left. Allocates 8 size^2 bytes and some. [CETA-05] */
+/* A coupling as a sum of permutations: P = sum_t weights_t permutation_t + rest, for P [size, size] whose rows and columns
+ * sum to 1 within 1e-6: weights [capacity], columns [capacity, size]: row i of term t sits on column columns[t, i]. Terms
+ * come with falling weight, roughly (each at least half of what is possible), so a small capacity keeps the best of it;
+ * (size - 1)^2 + 1 suffices for an exactly doubly stochastic P. *count is their number, *rest the mass per row that is left.
+ * Allocates 8 size^2 bytes and some. [CETA-05] */
 OTA_API ota_status ota_birkhoff(const double *coupling, int64_t size, int64_t capacity,
                                 double *weights, int64_t *columns, int64_t *count, double *rest,
                                 ota_error *error);
 
-/* *leak = max over rows i < position of ||P_i - P'_i||_1, P' the plan after the scores of every later query
- * and key were moved by +-move: 0 for free, prefix and online columns under a causal support, above 0 for
- * every other column rule. Keys from position (bottom-right corner and prefix: + keys - queries) on count
- * as later. The statuses are ota_attend's. Allocates two couplings. [DER-23] */
+/* Whether earlier rows see later keys: *leak = max over rows i < position of ||P_i - P'_i||_1, P' the plan after the scores
+ * of every later query and key were moved by +-move: 0 for free, prefix and online columns under a causal support, above 0
+ * for every other column rule. Keys from position (bottom-right corner and prefix: + keys - queries) on count as later. The
+ * statuses are ota_attend's. Allocates two couplings. [DER-23] */
 OTA_API ota_status ota_causality_leak(const ota_problem *problem, const ota_options *options,
                                       int64_t position, double move, double *leak,
                                       ota_error *error);
@@ -577,14 +584,14 @@ typedef struct ota_fit {
     int scores_add; /* 1: all scores are of the form row + column, any temperature gives this plan */
 } ota_fit;
 
-/* The methods that explain `coupling` [batch, heads, queries, keys] best, at most `capacity`: those that
- * explain it first, fewest parameters first, the others by distance. Scores, terms, supports and masses are those
- * of `problem`, whose method and temperature do not count. Where nothing explains the coupling with the masses that the
- * problem says, or with 1 a row, it is tried with the sums of its own rows for those that are not given, then of its own columns
- * too; each such sum counts as a parameter. Several that explain it are an ambiguity no
- * data can settle. Parameters are rounded to the shortest decimal that explains as well. Of the options
- * threads, cpu, cancel, deadline_ns and max_rounds (0: 5000) count. Elastic columns are looked for up to 12 steps (4
- * above 2^18 pairs), prefix up to 2^12 pairs. Allocates some six copies of the coupling. */
+/* The methods that explain `coupling` [batch, heads, queries, keys] best, at most `capacity`: those that explain it first,
+ * fewest parameters first, the others by distance. Scores, terms, supports and masses are those of `problem`, whose method
+ * and temperature do not count. Where nothing explains the coupling with the masses that the problem says, or with 1 a row,
+ * it is tried with the sums of its own rows for those that are not given, then of its own columns too; each such sum counts
+ * as a parameter. Several that explain it are an ambiguity no data can settle. Parameters are rounded to the shortest
+ * decimal that explains as well. Of the options threads, cpu, cancel, deadline_ns and max_rounds (0: 5000) count. Elastic
+ * columns are looked for up to 12 steps (4 above 2^18 pairs), prefix up to 2^12 pairs. Allocates some six copies of the
+ * coupling. */
 OTA_API ota_status ota_identify(const ota_problem *problem, const ota_options *options,
                                 const double *coupling, ota_fit *fits, int64_t capacity,
                                 int64_t *count, ota_error *error);
@@ -599,12 +606,13 @@ typedef struct ota_lipschitz {
     double printed; /* ||dz||_inf / T [TOT-21] */
     double sharp; /* 2 tanh(osc(dz) / (4 T)); osc(dz)/T is the Hilbert distance of p, p' [DER-20] */
 } ota_lipschitz;
+/* How far p' is from p, and its two bounds; z = before, z' = after, [size] each, T = temperature above 0. */
 OTA_API ota_status ota_lipschitz_of(const void *before, const void *after, ota_type type,
                                     int64_t size, double temperature, ota_lipschitz *lipschitz,
                                     ota_error *error);
 
-/* ||J||_{inf->1} = max over sets A of 4 p(A) (1 - p(A)), J the Jacobian at temperature 1: lower = upper =
- * it where max p >= 1/2 or size <= 20, else bounds. [TOT-22] */
+/* The norm of the softmax's Jacobian: ||J||_{inf->1} = max over sets A of 4 p(A) (1 - p(A)), J the Jacobian at temperature
+ * 1: lower = upper = it where max p >= 1/2 or size <= 20, else bounds. [TOT-22] */
 OTA_API ota_status ota_jacobian_norm(const double *p, int64_t size, double *lower, double *upper,
                                      ota_error *error);
 
@@ -615,11 +623,11 @@ typedef struct ota_probe {
                            radius about the mean)                                         [DER-20] */
     int diameter_exact;
 } ota_probe;
-/* Allocates width numbers. */
+/* Measures a probe: directions [size, width]. Allocates width numbers. */
 OTA_API ota_status ota_probe_of(const void *directions, ota_type type, int64_t size, int64_t width,
                                 ota_probe *probe, ota_error *error);
-/* *printed = min(2, norm sum_l steps_l) bounds ||p^L - p^0||_1 after `layers` moves of 2-norms steps_l
- * [TOT-24, 26]; *sharp = 2 tanh(diameter sum_l steps_l / 4) does too [DER-20]. The tightness ratio of one
+/* How far predictions can drift: *printed = min(2, norm sum_l steps_l) bounds ||p^L - p^0||_1 after `layers` moves of
+ * 2-norms steps_l [TOT-24, 26]; *sharp = 2 tanh(diameter sum_l steps_l / 4) does too [DER-20]. The tightness ratio of one
  * step [TOT-27] is ||p' - p||_1 / (norm step). */
 OTA_API ota_status ota_drift_bound(const ota_probe *probe, const double *steps, int64_t layers,
                                    double *printed, double *sharp, ota_error *error);
@@ -640,9 +648,10 @@ typedef struct ota_saturation {
 OTA_API ota_status ota_saturation_of(const void *before, const void *after, ota_type type,
                                      int64_t size, double temperature, ota_saturation *saturation,
                                      ota_error *error);
-/* 1 if both tails are below `tail` (the sources' p_max > 0.9999 is tail 1e-4) and tv below `tv`. [TOT-29] */
+/* Is it a saturation event? 1 if both tails are below `tail` (the sources' p_max > 0.9999 is tail 1e-4) and tv below `tv`.
+ * [TOT-29] */
 OTA_API int ota_saturation_event(const ota_saturation *saturation, double tail, double tv);
-/* *fraction of rows of scores [rows, columns] with 1 - max p < tail. [TOT-35] */
+/* How many rows are saturated: *fraction of rows of scores [rows, columns] with 1 - max p < tail. [TOT-35] */
 OTA_API ota_status ota_saturated_fraction(const void *scores, ota_type type, int64_t rows,
                                           int64_t columns, double temperature, double tail,
                                           double *fraction, ota_error *error);
@@ -656,8 +665,8 @@ typedef struct ota_softmax_limits {
 } ota_softmax_limits;
 OTA_API ota_status ota_softmax_limits_of(int64_t size, double range, double temperature,
                                          ota_softmax_limits *limits, ota_error *error);
-/* max p of `high` equal logits `range` above the other size - high: e^x / (high e^x + size - high);
- * NaN for arguments without meaning. [TOT-32] */
+/* The largest probability of two levels of logits: max p of `high` equal logits `range` above the other size - high: e^x /
+ * (high e^x + size - high); NaN for arguments without meaning. [TOT-32] */
 OTA_API double ota_two_level(int64_t size, int64_t high, double range, double temperature);
 
 typedef struct ota_uniformity {
@@ -668,6 +677,7 @@ typedef struct ota_uniformity {
     double by_least_sharp;         /* (1 - 1/m) (1 - m min p) */
     double by_range_sharp;         /* tanh(range / (4 T)) */
 } ota_uniformity;
+/* How far p is from uniform, with the bounds that its entropy, its least entry and the range of its logits [size] give. */
 OTA_API ota_status ota_uniformity_of(const void *logits, ota_type type, int64_t size,
                                      double temperature, ota_uniformity *uniformity,
                                      ota_error *error);
@@ -691,7 +701,7 @@ typedef struct ota_norm {
     double epsilon;             /* above 0 */
 } ota_norm;
 
-/* y_i = gamma * (u_i - mean) / sigma_i + beta, sigma_i = sqrt(||u_i - mean||^2 / width + epsilon).
+/* LayerNorm: y_i = gamma * (u_i - mean) / sigma_i + beta, sigma_i = sqrt(||u_i - mean||^2 / width + epsilon).
  * u, y [rows, width], y may be u; sigma [rows] or NULL. [TOT-56] */
 OTA_API ota_status ota_layernorm(const double *u, int64_t rows, int64_t width, const ota_norm *norm,
                                  double *y, double *sigma, ota_error *error);
@@ -701,12 +711,13 @@ typedef struct ota_norm_gradients {
     double *du;             /* [rows, width], not overlapping u or dy */
     double *dgamma, *dbeta; /* [width] or NULL: sums over rows */
 } ota_norm_gradients;
-/* beta is not read. [TOT-57] */
+/* The gradients of LayerNorm. beta is not read. [TOT-57] */
 OTA_API ota_status ota_layernorm_backward(const double *u, int64_t rows, int64_t width,
                                           const ota_norm *norm, const ota_norm_gradients *gradients,
                                           ota_error *error);
 
-/* jacobian [width, width] of u -> (u - mean) / sigma: (I - 1 1^T/d)/sigma - c c^T/(sigma^3 d). [TOT-57] */
+/* The Jacobian of LayerNorm without gamma and beta: jacobian [width, width] of u -> (u - mean) / sigma: (I - 1 1^T/d)/sigma
+ * - c c^T/(sigma^3 d). [TOT-57] */
 OTA_API ota_status ota_layernorm_jacobian(const double *u, int64_t width, double epsilon,
                                           double *jacobian, ota_error *error);
 
@@ -724,12 +735,12 @@ typedef struct ota_layernorm_spectrum {
     double global_printed, global_exact;
 } ota_layernorm_spectrum;
 
-/* u [width], gamma [width] or NULL, workspace [width]. [TOT-58, 59] */
+/* The spectrum of LayerNorm's Jacobian at u [width], and its norms; gamma [width] or NULL, workspace [width]. [TOT-58, 59] */
 OTA_API ota_status ota_layernorm_geometry(const double *u, int64_t width, const double *gamma,
                                           double epsilon, double *workspace,
                                           ota_layernorm_spectrum *spectrum, ota_error *error);
 
-/* ||LN(u) - LN(v)||_2 of two tokens. printed: ||gamma||_inf ||u - v|| / min(sigma_u, sigma_v);
+/* How far LayerNorm brings two tokens apart: ||LN(u) - LN(v)||_2. printed: ||gamma||_inf ||u - v|| / min(sigma_u, sigma_v);
  * sharp: ||gamma||_inf 2 ||c_u - c_v|| / (sigma_u + sigma_v), which needs nothing about the path between
  * them. workspace [2 width]. [TOT-59, 60] */
 OTA_API ota_status ota_layernorm_change(const double *u, const double *v, int64_t width,
@@ -740,13 +751,13 @@ OTA_API ota_status ota_layernorm_change(const double *u, const double *v, int64_
  * u, y [rows, width], y may be u; rho [rows] or NULL. [TOT-56] */
 OTA_API ota_status ota_rmsnorm(const double *u, int64_t rows, int64_t width, const ota_norm *norm,
                                double *y, double *rho, ota_error *error);
-/* As ota_layernorm_geometry, with sigma = rho: `parallel` is the eigenvalue on u, `perpendicular` has
- * width - 1 directions (width at u = 0), and none has eigenvalue 0; the supremum over inputs lies at 0.
+/* The spectrum of RMSNorm's Jacobian, as ota_layernorm_geometry with sigma = rho: `parallel` is the eigenvalue on u,
+ * `perpendicular` has width - 1 directions (width at u = 0), and none has eigenvalue 0; the supremum over inputs lies at 0.
  * [TOT-58, 59] */
 OTA_API ota_status ota_rmsnorm_geometry(const double *u, int64_t width, const double *gamma,
                                         double epsilon, ota_layernorm_spectrum *spectrum,
                                         ota_error *error);
-/* As ota_layernorm_change, u and v in place of c_u and c_v. [TOT-59, 60] */
+/* How far RMSNorm brings two tokens apart, as ota_layernorm_change with u and v in place of c_u and c_v. [TOT-59, 60] */
 OTA_API ota_status ota_rmsnorm_change(const double *u, const double *v, int64_t width,
                                       const double *gamma, double epsilon, ota_change *change,
                                       ota_error *error);
@@ -759,9 +770,9 @@ typedef struct ota_absolute_positions {
     double temperature;
 } ota_absolute_positions;
 
-/* costs_ij = -(x_i + p_i) W_Q W_K^T (x_j + p_j)^T / temperature as the sum of its four terms: costs [tokens, tokens];
- * parts [4, tokens, tokens] or NULL: content-content, content-position, position-content, position-position.
- * workspace [4 tokens head_width]. [TOT-49] */
+/* Costs of tokens with absolute positions: costs_ij = -(x_i + p_i) W_Q W_K^T (x_j + p_j)^T / temperature as the sum of its
+ * four terms: costs [tokens, tokens]; parts [4, tokens, tokens] or NULL: content-content, content-position,
+ * position-content, position-position. workspace [4 tokens head_width]. [TOT-49] */
 OTA_API ota_status ota_absolute_costs(const ota_absolute_positions *of, double *workspace,
                                       double *costs, double *parts, ota_error *error);
 
@@ -775,13 +786,13 @@ typedef struct ota_relative_positions {
     ota_bias_place place;
 } ota_relative_positions;
 
-/* inside: costs_ij = -(q_i k_j^T + b_(i-j)) / temperature; outside: -q_i k_j^T / temperature - b_(i-j).
- * costs [queries, keys]. [TOT-50] */
+/* Costs with relative positions. inside: costs_ij = -(q_i k_j^T + b_(i-j)) / temperature; outside: -q_i k_j^T / temperature
+ * - b_(i-j). costs [queries, keys]. [TOT-50] */
 OTA_API ota_status ota_relative_costs(const ota_relative_positions *of, double *costs,
                                       ota_error *error);
 
-/* bias_ij = -slope |i + offset - j|; with `causal`, -slope (i + offset - j), and -inf where that distance
- * is negative. bias [queries, keys]; slopes: ota_alibi_slopes. [LIT-32] */
+/* ALiBi's bias as a matrix: bias_ij = -slope |i + offset - j|; with `causal`, -slope (i + offset - j), and -inf where that
+ * distance is negative. bias [queries, keys]; slopes: ota_alibi_slopes. [LIT-32] */
 OTA_API ota_status ota_alibi_bias(double slope, int64_t queries, int64_t keys, int64_t offset,
                                   int causal, double *bias, ota_error *error);
 
@@ -790,7 +801,7 @@ OTA_API ota_status ota_alibi_bias(double slope, int64_t queries, int64_t keys, i
 OTA_API ota_status ota_rope_matrix(int64_t width, double position, double base, double *rotation,
                                    ota_error *error);
 
-/* context [values_width] = sum_j p_j v_j; p [keys] of sum 1, values [keys, values_width]. [LIT-15] */
+/* The context of one row: context [values_width] = sum_j p_j v_j; p [keys] of sum 1, values [keys, values_width]. [LIT-15] */
 OTA_API ota_status ota_context(const double *p, const double *values, int64_t keys,
                                int64_t values_width, double *context, ota_error *error);
 
@@ -846,8 +857,8 @@ typedef struct ota_attention_outputs {
     double *receiver; /* column sums [heads, keys] */
 } ota_attention_outputs;
 
-/* Number of doubles of workspace for the calls below; 0 when the layer or a size is invalid or the number
- * leaves the range of int64_t. */
+/* Number of doubles of workspace for ota_attention_forward, ota_attention_block and ota_attention_mean_change; 0 when the
+ * layer or a size is invalid or the number leaves the range of int64_t. */
 OTA_API int64_t ota_attention_workspace(const ota_attention_layer *layer, int64_t queries,
                                         int64_t keys);
 
@@ -857,8 +868,8 @@ typedef struct ota_attention_input {
     const double *context; /* [keys, width], or NULL for x itself; then keys = queries */
 } ota_attention_input;
 
-/* Output pointers that are NULL are not wanted. `result` or NULL is ota_attend's, and so is the status; the plan
- * inside allocates. */
+/* Runs the layer. Output pointers that are NULL are not wanted. `result` or NULL is ota_attend's, and so is the status; the
+ * plan inside allocates. */
 OTA_API ota_status ota_attention_forward(const ota_attention_layer *layer,
                                          const ota_attention_input *input,
                                          const ota_attention_outputs *outputs, double *workspace,
@@ -872,14 +883,14 @@ typedef struct ota_residual_block {
     double alpha;
 } ota_residual_block;
 
-/* x, y [tokens, width], not overlapping. */
+/* Runs the block: x, y [tokens, width], not overlapping. */
 OTA_API ota_status ota_attention_block(const ota_residual_block *block, const double *x,
                                        int64_t tokens, double *y, double *workspace,
                                        ota_result *result, ota_error *error);
 
-/* T_alpha(X) = (1 - alpha) X + alpha P X, 0 <= alpha <= 1, P [tokens, tokens] of rows that sum to 1 within
- * 1e-6: every row stays in the hull of X's rows, and with column sums 1 the mean over tokens stays as
- * well. x, y [tokens, width], not overlapping. [CETA-28] */
+/* A step towards the mixture: T_alpha(X) = (1 - alpha) X + alpha P X, 0 <= alpha <= 1, P [tokens, tokens] of rows that sum
+ * to 1 within 1e-6: every row stays in the hull of X's rows, and with column sums 1 the mean over tokens stays as well. x, y
+ * [tokens, width], not overlapping. [CETA-28] */
 OTA_API ota_status ota_identity_core(const double *coupling, const double *x, int64_t tokens,
                                      int64_t width, double alpha, double *y, ota_error *error);
 
@@ -890,12 +901,13 @@ typedef struct ota_attention_means {
     double input_change;   /* |mean(Y) - mean(X)|: no layer has to keep that */
 } ota_attention_means;
 
-/* Self-attention on x [tokens, width]. [CETA-30] */
+/* What self-attention on x [tokens, width] keeps of the mean. [CETA-30] */
 OTA_API ota_status ota_attention_mean_change(const ota_attention_layer *layer, const double *x,
                                              int64_t tokens, double *workspace,
                                              ota_attention_means *means, ota_error *error);
 
-/* Number of doubles of workspace of the two calls below, or 0 as above. */
+/* Number of doubles of workspace of ota_attention_change, ota_block_change and their likes for projected runs, or 0 as
+ * ota_attention_workspace. */
 OTA_API int64_t ota_attention_change_workspace(const ota_attention_layer *layer, int64_t queries,
                                                int64_t keys);
 
@@ -918,7 +930,7 @@ OTA_API ota_status ota_attention_change(const ota_attention_layer *layer,
                                         const ota_attention_input *after, double *workspace,
                                         ota_change *output, ota_change *weights, ota_error *error);
 
-/* The same for a block, y = x + alpha A(N(x)), from the distance of its inputs and its weights alone:
+/* ota_attention_change for a block, y = x + alpha A(N(x)), from the distance of its inputs and its weights alone:
  *
  *     ||y_i - y'_i|| <= ||x_i - x'_i|| + |alpha| sum_h ||W_O,h|| (w_i |V_h| + ||W_V,h|| delta)
  *
@@ -968,7 +980,7 @@ OTA_API ota_status ota_projected_block_change(const ota_attention_layer *layer,
                                               double *workspace, ota_change *change,
                                               ota_error *error);
 
-/* ||A||_2 of a [rows, columns] with `row_stride`, from above: (tr (A^T A)^k)^(1/2k) for k = 2^s, until the
+/* The spectral norm ||A||_2 of a [rows, columns] with `row_stride`, from above: (tr (A^T A)^k)^(1/2k) for k = 2^s, until the
  * excess is below 1e-9 of it. workspace [2 min(rows, columns)^2]; O(min^3) time a doubling. */
 OTA_API double ota_spectral_norm(const double *a, int64_t rows, int64_t columns, int64_t row_stride,
                                  double *workspace);
@@ -1007,11 +1019,12 @@ typedef struct ota_evolve_row {
     const int32_t *top;
 } ota_evolve_row;
 
-/* Bytes that ota_evolve_row_of keeps in `memory` as long as the row is used, and bytes it works in; both at
- * a multiple of 8. 0 unless 1 <= vocabulary <= 2^24. */
+/* Bytes that ota_evolve_row_of keeps in `memory` as long as the row is used, at a multiple of 8; 0 unless
+ * 1 <= vocabulary <= 2^24. */
 OTA_API size_t ota_evolve_row_bytes(int64_t vocabulary);
+/* Bytes that ota_evolve_row_of works in, `scratch`, at a multiple of 8; 0 unless 1 <= vocabulary <= 2^24. */
 OTA_API size_t ota_evolve_scratch_bytes(int64_t vocabulary);
-/* Time O(vocabulary), mostly for the ranks. */
+/* Measures one row of logits [vocabulary]. Time O(vocabulary), mostly for the ranks. */
 OTA_API ota_status ota_evolve_row_of(const float *logits, int64_t vocabulary, void *memory,
                                      void *scratch, ota_evolve_row *row, ota_error *error);
 
@@ -1051,8 +1064,8 @@ OTA_API ota_status ota_evolve_prediction(const ota_evolve_row *row, const ota_ev
                                          const ota_evolve_row *final, ota_prediction *prediction,
                                          ota_error *error);
 
-/* *distance = ||softmax(logits) - p||_1 of any finite logits [row->vocabulary] and what a row predicts, right to
- * rounding of 1. [TOT-42] */
+/* How far a prediction is from other logits: *distance = ||softmax(logits) - p||_1 of any finite logits [row->vocabulary]
+ * and what a row predicts, right to rounding of 1. [TOT-42] */
 OTA_API ota_status ota_evolve_distance(const double *logits, const ota_evolve_row *row,
                                        double *distance, ota_error *error);
 
@@ -1081,8 +1094,9 @@ typedef struct ota_evolution {
     const ota_executor *executor; /* NULL, or what runs it in place of own threads */
     const int *cancel;            /* NULL, or in place of the thread's (ota_analysis_limits) */
 } ota_evolution;
-/* Bytes the call allocates: four rows and a scratch a thread. */
+/* Bytes that ota_evolve allocates: four rows and a scratch a thread. */
 OTA_API size_t ota_evolve_bytes(int64_t vocabulary, int threads);
+/* Measures all transitions and predictions of a block. OTA_EINVAL for logits that are not finite, OTA_ENOMEM. */
 OTA_API ota_status ota_evolve(const ota_evolution *evolution, ota_error *error);
 
 /* States [tokens, width] of one layer. */
@@ -1092,8 +1106,8 @@ typedef struct ota_state_cloud {
         mean_cosine; /* over pairs of distinct tokens; zero states have none; NaN for one token */
     double participation; /* (sum s^2)^2 / sum s^4 over singular values s: a rank without any SVD */
 } ota_state_cloud;
-/* norms [tokens] or NULL: ||h_i||_2. participation costs O(min(tokens, width)^2 max(tokens, width)) and
- * is left NaN where `participation` is 0. */
+/* How the states of a layer lie. norms [tokens] or NULL: ||h_i||_2. participation costs O(min(tokens, width)^2 max(tokens,
+ * width)) and is left NaN where `participation` is 0. */
 OTA_API ota_status ota_state_cloud_of(const void *states, ota_type type, int64_t tokens,
                                       int64_t width, int participation, double *norms,
                                       ota_state_cloud *cloud, ota_error *error);
@@ -1105,9 +1119,10 @@ typedef struct ota_outlier {
     double ratio; /* |value| / median of all |h_ij|; +inf where that is 0 */
     int64_t token, dimension;
 } ota_outlier;
-/* largest [min(count, tokens width)]: the entries largest in size, falling, the first ones among equals. kurtosis [tokens] or
- * NULL: of the coordinates of a state less their mean, E x^4 / (E x^2)^2 - 3, which is 0 for a normal distribution and
- * width - 5 or so for one coordinate alone [elhage2023]; NaN where all are equal. Allocates 8 tokens width bytes. */
+/* The largest entries of states: largest [min(count, tokens width)], the entries largest in size, falling, the first ones
+ * among equals. kurtosis [tokens] or NULL: of the coordinates of a state less their mean, E x^4 / (E x^2)^2 - 3, which is 0
+ * for a normal distribution and width - 5 or so for one coordinate alone [elhage2023]; NaN where all are equal. Allocates 8
+ * tokens width bytes. */
 OTA_API ota_status ota_outliers_of(const void *states, ota_type type, int64_t tokens, int64_t width,
                                    int64_t count, ota_outlier *largest, double *kurtosis,
                                    ota_error *error);
@@ -1127,7 +1142,7 @@ typedef struct ota_pattern {
     int64_t receiver;    /* the key that receives most */
     int64_t rows;        /* rows of positive mass */
 } ota_pattern;
-/* threshold 0: 0.3. mass [keys] or NULL: column sums. Allocates 24 keys bytes. */
+/* Measures one head's weights. threshold 0: 0.3. mass [keys] or NULL: column sums. Allocates 24 keys bytes. */
 OTA_API ota_status ota_pattern_of(const void *weights, ota_type type, int64_t queries, int64_t keys,
                                   double threshold, double *mass, ota_pattern *pattern,
                                   ota_error *error);
@@ -1181,7 +1196,7 @@ typedef struct ota_head_scores {
     int64_t duplicate_rows; /* of these, rows that see a duplicate, */
     int64_t induction_rows; /* or a key behind one */
 } ota_head_scores;
-/* Time O(tokens^2). Allocates 96 tokens bytes. */
+/* Scores what a head does. Time O(tokens^2). Allocates 96 tokens bytes. */
 OTA_API ota_status ota_head_scores_of(const ota_head_view *view, ota_head_scores *scores,
                                       ota_error *error);
 
@@ -1195,8 +1210,8 @@ typedef struct ota_figure {
     int64_t count; /* values that were finite; all of the rest is NaN for none */
     int64_t units; /* drawn from; 0 where low and high are NaN */
 } ota_figure;
-/* unit: values of one unit, the tokens of a window for a figure per token (0: 1; the last may be shorter).
- * resamples 0: 1000. The seed decides every draw. Allocates 16 count bytes, 16 resamples bytes and some. */
+/* The figures of a series of values. unit: values of one unit, the tokens of a window for a figure per token (0: 1; the last
+ * may be shorter). resamples 0: 1000. The seed decides every draw. Allocates 16 count bytes, 16 resamples bytes and some. */
 OTA_API ota_status ota_figure_of(const double *values, int64_t count, int64_t unit,
                                  int64_t resamples, int64_t seed, ota_figure *figure,
                                  ota_error *error);
@@ -1215,16 +1230,16 @@ typedef struct ota_tightness {
     double largest;     /* of the ratios */
     int64_t violations; /* l1 > norm step (1 + allowance) + allowance */
 } ota_tightness;
-/* ratios [count] or NULL. The rest as in ota_figure_of. */
+/* How tight the bound of the probe is. ratios [count] or NULL. The rest as in ota_figure_of. */
 OTA_API ota_status ota_tightness_of(const ota_measured_changes *changes, int64_t unit,
                                     int64_t resamples, int64_t seed, double *ratios,
                                     ota_tightness *tightness, ota_error *error);
 
-/* Table 1's rows: 1-4, 5-8, 9-12, 13-24, 25-48, layers counted from 1, cut at `layers`; deeper models go on
+/* The ranges of layers of Table 1: 1-4, 5-8, 9-12, 13-24, 25-48, layers counted from 1, cut at `layers`; deeper models go on
  * doubling (49-96, ...). first and last of range `index` are set, or 0 is returned past the end. [TOT-84] */
 OTA_API int ota_depth_range(int index, int64_t layers, int64_t *first, int64_t *last);
 
-/* log(value_to / value_from) / log(depth_to / depth_from); NaN without meaning. [TOT-85] */
+/* The exponent between two depths: log(value_to / value_from) / log(depth_to / depth_from); NaN without meaning. [TOT-85] */
 OTA_API double ota_scaling_exponent(double depth_from, double value_from, double depth_to,
                                     double value_to);
 /* value = factor depth^exponent by least squares of logarithms, pairs above 0 only. */
@@ -1250,8 +1265,8 @@ OTA_API ota_status ota_trend_of(const double *values, int64_t count, ota_trend *
 
 /* ---- evolution: saturation events ---------------------------------------------------------------- */
 
-/* 1 if both tails are below `tail` and tv is below `tv`: the sources' p_max > 0.9999, TV < 1e-10 are
- * 1e-4, 1e-10. [TOT-29] */
+/* Is a transition a saturation event? 1 if both tails are below `tail` and tv is below `tv`: the sources' p_max > 0.9999, TV
+ * < 1e-10 are 1e-4, 1e-10. [TOT-29] */
 OTA_API int ota_transition_saturated(const ota_transition *transition, double tail, double tv);
 
 /* events [transitions, positions], 0 or not. A run is a largest stretch of neighbouring transitions at one
@@ -1266,8 +1281,8 @@ typedef struct ota_event_summary {
     int64_t runs, longest_run;
     double mean_run;
 } ota_event_summary;
-/* by_layer [transitions] and run_lengths [transitions + 1] (run_lengths[k]: runs of k transitions) are counts,
- * or NULL. */
+/* Counts the events. by_layer [transitions] and run_lengths [transitions + 1] (run_lengths[k]: runs of k transitions) are
+ * counts, or NULL. */
 OTA_API ota_status ota_events_of(const uint8_t *events, int64_t transitions, int64_t positions,
                                  int64_t *by_layer, int64_t *run_lengths,
                                  ota_event_summary *summary, ota_error *error);

@@ -5,8 +5,9 @@
  * which is attention's "assignment" method (hard rows, exact or capped columns [ELA-14, LIT-06]) on matrices of any size and
  * layout, without a plan. A problem of up to 2 million pairs, or a wide one of up to 4 million, is copied and solved over
  * all pairs by shortest augmenting paths after column reduction and bidding [jonker1987]; a larger one, read where it lies
- * if columns are neighbours, over a few candidates of every row, exactly all the same. Sums are in f64 whatever the type of the costs. The answer is the same for
- * any number of threads and any level of instructions; which of several optima it is, is the order of operations'.
+ * if columns are neighbours, over a few candidates of every row, exactly all the same. Sums are in f64 whatever the type of
+ * the costs. The answer is the same for any number of threads and any level of instructions; which of several optima it is,
+ * is the order of operations'.
  *
  *     ota_assigner *assigner;
  *     ota_error error;
@@ -30,10 +31,11 @@ extern "C" {
  * earlier ones allocate nothing. One call at a time. */
 typedef struct ota_assigner ota_assigner;
 
-/* Of `options` are read threads, executor and cpu; NULL: all defaults. *assigner is NULL on failure. */
+/* Makes an assigner, to be freed by ota_assigner_free. Of `options` are read threads, executor and cpu; NULL: all defaults.
+ * *assigner is NULL on failure. */
 OTA_API ota_status ota_assigner_create(ota_assigner **assigner, const ota_options *options,
                                        ota_error *error);
-/* NULL is fine. */
+/* Frees it; NULL is fine. */
 OTA_API void ota_assigner_free(ota_assigner *assigner);
 /* Bytes that it holds now. */
 OTA_API size_t ota_assigner_bytes(const ota_assigner *assigner);
@@ -78,15 +80,16 @@ typedef struct ota_assignments {
     ota_status *status; /* out [count]: OTA_OK, OTA_INFEASIBLE, OTA_NONFINITE */
 } ota_assignments;
 
-/* Solves all problems. OTA_OK; OTA_INFEASIBLE where a problem has no min(rows, columns) allowed pairs that fit together and
- * OTA_NONFINITE where one holds NaN or the wrong infinity, both with the number of the first such problem in `error`: its
- * outputs are -1 and NaN, the others' are right. EINVAL, ENOMEM, EOVERFLOW, CANCELLED, TIMEOUT. */
+/* Solves all problems of a batch. OTA_OK; OTA_INFEASIBLE where a problem has no min(rows, columns) allowed pairs that fit
+ * together and OTA_NONFINITE where one holds NaN or the wrong infinity, both with the number of the first such problem in
+ * `error`: its outputs are -1 and NaN, the others' are right. OTA_EINVAL, OTA_ENOMEM, OTA_EOVERFLOW,
+ * OTA_CANCELLED, OTA_TIMEOUT. */
 OTA_API ota_status ota_assign(ota_assigner *assigner, const ota_assignments *batch,
                               ota_error *error);
 
-/* One matrix of costs as problem 0 of ota_assignments, and its `wanted` cheapest matchings (dearest, where `maximize`): by rising
- * cost, of equal ones in an order that is always the same. Its memory grows with `wanted` times rows and columns. Sums are
- * right to rounding of the largest cost that is used. */
+/* One matrix of costs as problem 0 of ota_assignments, and its `wanted` cheapest matchings (dearest, where `maximize`): by
+ * rising cost, of equal ones in an order that is always the same. Its memory grows with `wanted` times rows and columns.
+ * Sums are right to rounding of the largest cost that is used. */
 typedef struct ota_ranked_assignments {
     size_t size; /* sizeof(ota_ranked_assignments) */
     int64_t rows, columns;
@@ -107,14 +110,14 @@ typedef struct ota_ranked_assignments {
     int64_t *found; /* out [1]: how many there are, `wanted` at most */
 } ota_ranked_assignments;
 
-/* OTA_OK, where there are fewer matchings than wanted, too; otherwise as ota_assign. Where it is cancelled or late, what was
- * found until then is there. */
+/* The cheapest matchings of one matrix, by rising cost. OTA_OK, where there are fewer than wanted, too; otherwise as
+ * ota_assign. Where it is cancelled or late, what was found until then is there. */
 OTA_API ota_status ota_assign_ranked(const ota_ranked_assignments *problem, ota_error *error);
 
-/* One matrix of costs as problem 0 of ota_assignments, and a matching of min(rows, columns) pairs whose dearest pair is as cheap
- * as can be (whose cheapest pair is as dear, where `maximize`). Its proof are marks: of the shorter side (rows, where
- * there are as many) more are marked than of the longer one, so that no matching has all of them among marked ones, and
- * no pair of a marked one of the shorter side and one of the longer side that is not marked costs less than `bound`. */
+/* One matrix of costs as problem 0 of ota_assignments, and a matching of min(rows, columns) pairs whose dearest pair is as
+ * cheap as can be (whose cheapest pair is as dear, where `maximize`). Its proof are marks: of the shorter side (rows, where
+ * there are as many) more are marked than of the longer one, so that no matching has all of them among marked ones, and no
+ * pair of a marked one of the shorter side and one of the longer side that is not marked costs less than `bound`. */
 typedef struct ota_bottleneck {
     size_t size; /* sizeof(ota_bottleneck) */
     int64_t rows, columns;
@@ -131,7 +134,8 @@ typedef struct ota_bottleneck {
     uint8_t *row_marked, *column_marked; /* out [rows], [columns]: 1 or 0 */
 } ota_bottleneck;
 
-/* As ota_assign; nothing is written but under OTA_OK. */
+/* The matching of one matrix whose dearest pair is the cheapest. Statuses as of ota_assign; nothing is written but under
+ * OTA_OK. */
 OTA_API ota_status ota_assign_bottleneck(const ota_bottleneck *problem, ota_error *error);
 
 #ifdef __cplusplus

@@ -57,10 +57,10 @@ typedef struct ota_bounded_result {
     int64_t fillings; /* of the heaps */
 } ota_bounded_result;
 
-/* Of `options` (NULL: defaults) it reads threads, executor, cpu, cancel, deadline_ns and workspace_limit; the answer
- * depends neither on the threads nor on the level of instructions. OTA_OK; OTA_INFEASIBLE where no x meets the bounds, and the sentence names the
- * columns that cannot; OTA_NONFINITE for NaN or -inf; OTA_CANCELLED, OTA_TIMEOUT, OTA_ELIMIT, OTA_ENOMEM,
- * OTA_EINVAL. The result is untouched unless OTA_OK is returned. */
+/* Solves one problem of bounded loads. Of `options` (NULL: defaults) it reads threads, executor, cpu, cancel, deadline_ns
+ * and workspace_limit; the answer depends neither on the threads nor on the level of instructions. OTA_OK; OTA_INFEASIBLE
+ * where no x meets the bounds, and the sentence names the columns that cannot; OTA_NONFINITE for NaN or -inf; OTA_CANCELLED,
+ * OTA_TIMEOUT, OTA_ELIMIT, OTA_ENOMEM, OTA_EINVAL. The result is untouched unless OTA_OK is returned. */
 OTA_API ota_status ota_assign_bounded(const ota_bounded *problem, const ota_options *options,
                                       ota_bounded_result *result, ota_error *error);
 

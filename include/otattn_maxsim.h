@@ -57,15 +57,15 @@ typedef struct ota_late_interaction {
     int64_t deadline_ns; /* as in ota_options */
 } ota_late_interaction;
 
-/* scores [queries][document_count]; with `top` [queries][top], falling, and their documents in `best` [queries][top],
- * equal scores by number and NaN last. `best` is NULL without `top`. OTA_OK, or OTA_NONFINITE_ROWS where some scores are
- * NaN; OTA_CANCELLED and OTA_TIMEOUT leave scores NaN. */
+/* Scores all documents for all queries: scores [queries][document_count]; with `top` [queries][top], falling, and their
+ * documents in `best` [queries][top], equal scores by number and NaN last. `best` is NULL without `top`. OTA_OK, or
+ * OTA_NONFINITE_ROWS where some scores are NaN; OTA_CANCELLED and OTA_TIMEOUT leave scores NaN. */
 OTA_API ota_status ota_maxsim(const ota_late_interaction *problem, float *scores, int64_t *best,
                               ota_error *error);
 
 /* Gradients of a function of the scores, whose derivatives are score_grad [queries][document_count], with the choices that
- * ota_maxsim wrote into problem->chosen. A score is the sum of the products of its chosen pairs, and the choice is the best one,
- * so it moves as they do while the choice stays (where several are best, this is one of the subgradients):
+ * ota_maxsim wrote into problem->chosen. A score is the sum of the products of its chosen pairs, and the choice is the best
+ * one, so it moves as they do while the choice stays (where several are best, this is one of the subgradients):
  *
  *     query_grad[q][i]    = sum over documents d              of score_grad[q][d] D_d[chosen[q][d][i]]    [queries][tokens][width]
  *     document_grad[d][j] = sum over q, i of chosen[q][d][i] = j of score_grad[q][d] Q_q[i]    [tokens of all documents][width]

@@ -45,15 +45,15 @@ typedef struct ota_model_options {
     ota_tensor_limits tensors;
 } ota_model_options;
 
-/* `name`: a folder with config.json and model.safetensors or its shards, a .gguf file, of one that is split the first part
- * (NAME-00001-of-00003.gguf), or the name of a model in the hub cache. Every file is checked against the loader limits and every tensor's shape
- * against the configuration. `options` NULL: the defaults. *model is NULL on failure: OTA_EIO (a file cannot be opened or read),
- * OTA_EFORMAT (it is no checkpoint), OTA_EMISMATCH (tensors are not those of the configuration), OTA_ELIMIT (above a loader
- * limit), OTA_UNSUPPORTED (an architecture or type that is not run), OTA_ENOMEM,
- * OTA_EINVAL (options.size). */
+/* Opens a checkpoint. `name`: a folder with config.json and model.safetensors or its shards, a .gguf file, of one that is
+ * split the first part (NAME-00001-of-00003.gguf), or the name of a model in the hub cache. Every file is checked against
+ * the loader limits and every tensor's shape against the configuration. `options` NULL: the defaults. *model is NULL on
+ * failure: OTA_EIO (a file cannot be opened or read), OTA_EFORMAT (it is no checkpoint), OTA_EMISMATCH (tensors are not
+ * those of the configuration), OTA_ELIMIT (above a loader limit), OTA_UNSUPPORTED (an architecture or type that is not run),
+ * OTA_ENOMEM, OTA_EINVAL (options.size). */
 OTA_API ota_status ota_model_open(ota_model **model, const char *name,
                                   const ota_model_options *options, ota_error *error);
-/* Frees everything; NULL is fine; its sessions must be freed before. */
+/* Frees a model; NULL is fine; its sessions must be freed before. */
 OTA_API void ota_model_free(ota_model *model);
 
 typedef struct ota_model_facts {
@@ -73,7 +73,7 @@ typedef struct ota_model_facts {
     int64_t image[3];
 } ota_model_facts;
 
-/* Texts belong to the model. */
+/* Fills in what a model is. Texts belong to the model. OTA_EINVAL (facts->size). */
 OTA_API ota_status ota_model_describe(const ota_model *model, ota_model_facts *facts,
                                       ota_error *error);
 /* The file's tensors, also those that the forward pass leaves alone; NULL past the end. */
@@ -104,8 +104,8 @@ typedef struct ota_model_attention {
 OTA_API ota_status ota_model_attention_of(const ota_model *model, int64_t layer,
                                           ota_model_attention *attention, ota_error *error);
 
-/* OTA_NONFINITE with the tensor's name where a weight that the forward pass uses is NaN or infinite; sessions
- * ask by themselves. One sweep over the weights, in the types that they are stored in. */
+/* Looks for weights that are no numbers: OTA_NONFINITE with the tensor's name where a weight that the forward pass uses is
+ * NaN or infinite; sessions ask by themselves. One sweep over the weights, in the types that they are stored in. */
 OTA_API ota_status ota_model_check_finite(const ota_model *model, ota_error *error);
 
 typedef struct ota_tokenizer ota_tokenizer; /* otattn_tokenizer.h */
@@ -143,11 +143,13 @@ typedef struct ota_session_options {
     int64_t deadline_ns; /* as in ota_options, of ota_session_create and the calls to come */
 } ota_session_options;
 
-/* Buffers, threads and methods of runs of at most `batch` sequences of `tokens`; the model must outlive the session. *session is
- * NULL on failure: OTA_EINVAL (a field out of its range, a method that cannot be parsed, options NULL), OTA_UNSUPPORTED (a cache
- * of a model that looks both ways), OTA_NONFINITE (a weight is NaN or infinite), OTA_ENOMEM. A session serves one call at a time. */
+/* Buffers, threads and methods of runs of at most `batch` sequences of `tokens`; the model must outlive the session.
+ * *session is NULL on failure: OTA_EINVAL (a field out of its range, a method that cannot be parsed, options NULL),
+ * OTA_UNSUPPORTED (a cache of a model that looks both ways), OTA_NONFINITE (a weight is NaN or infinite), OTA_ENOMEM. A
+ * session serves one call at a time. */
 OTA_API ota_status ota_session_create(ota_session **session, const ota_model *model,
                                       const ota_session_options *options, ota_error *error);
+/* Frees a session; NULL is fine. */
 OTA_API void ota_session_free(ota_session *session);
 /* Gives the calls to come another deadline (0: none). Not while one runs. */
 OTA_API void ota_session_set_deadline(ota_session *session, int64_t deadline_ns);
@@ -257,29 +259,30 @@ static inline int ota_model_run_exits(const ota_model_run *run) {
     return run->exit_threshold > 0 || run->exit_targets != NULL;
 }
 
-/* Besides the statuses of ota_forward OTA_CANCELLED and OTA_TIMEOUT, after which outputs are of no use and a cache holds
- * nothing. */
+/* Runs sequences through the model. Statuses: besides those of ota_forward OTA_CANCELLED and OTA_TIMEOUT, after which
+ * outputs are of no use and a cache holds nothing. */
 OTA_API ota_status ota_session_run(ota_session *session, const ota_model_run *run,
                                    ota_error *error);
-/* logits [rows, vocabulary] of states [rows, width]; `normalise`: apply the last norm first. */
+/* Logits [rows, vocabulary] of states [rows, width]; `normalise`: apply the last norm first. */
 OTA_API ota_status ota_session_logits(ota_session *session, const float *states, int64_t rows,
                                       int normalise, float *logits, ota_error *error);
 
 /* ---- the probe of the logit lens [TOT-63, 64] -------------------------------------------------
  *
- * z = W x + b, W [vocabulary, width]: the last product of the model's head (with the one before it, where embeddings are narrower
- * than states), or the table of embeddings where a checkpoint has no head. x is a state as it is (the raw probe), or what the head makes of it
- * before that product (the probe with the final norm). */
+ * z = W x + b, W [vocabulary, width]: the last product of the model's head (with the one before it, where embeddings are
+ * narrower than states), or the table of embeddings where a checkpoint has no head. x is a state as it is (the raw probe),
+ * or what the head makes of it before that product (the probe with the final norm). */
 
-/* inputs [rows, width] = the final norm, and BERT's transform, of states [rows, width]; the arrays do not
+/* What the probe reads: inputs [rows, width] = the final norm, and BERT's transform, of states [rows, width]; the arrays do not
  * overlap. Returns 0 where the model has neither: the inputs are the states then. */
 OTA_API int ota_session_probe_inputs(ota_session *session, const float *states, int64_t rows,
                                      float *inputs);
-/* logits [rows, vocabulary] = W inputs + b. The more rows at once, the faster. Without a status: where the flag is up or the
- * deadline has passed, the logits, like the inputs above, are of no use. */
+/* What the probe says: logits [rows, vocabulary] = W inputs + b. The more rows at once, the faster. Without a status: where
+ * the flag is up or the deadline has passed, the logits, like the inputs above, are of no use. */
 OTA_API void ota_session_probe(ota_session *session, const float *inputs, int64_t rows,
                                float *logits);
-/* Rows first ... first + count - 1 of W, as f32 [count, width]; OTA_UNSUPPORTED where logits are no products of states. */
+/* Some rows of the probe's matrix: first ... first + count - 1 of W, as f32 [count, width]; OTA_UNSUPPORTED where logits are
+ * no products of states. */
 OTA_API ota_status ota_model_probe_rows(const ota_model *model, int64_t first, int64_t count,
                                         float *rows, ota_error *error);
 /* The session's threads, for the caller's own loops between or inside (in a capture) its runs; owned by
@@ -296,12 +299,12 @@ typedef struct ota_capture_point {
     int64_t shape[4];
 } ota_capture_point;
 
-/* The points of a run of `batch` new sequences of `count` tokens, in the order in which the run meets
- * them; 0 past the end. Norms are captured with their weights in (hook_normalized), and what they divide by is hook_scale,
- * of attn.q_norm and k_norm [batch, count, heads, 1], where one norm takes all heads [batch, count, 1, 1].
- * attn.hook_attn_scores are the scores before the division by the temperature, -inf where a mask forbids;
- * attn.hook_receiver [batch, heads, keys], the mass that every key receives, is this library's own. attn.hook_result
- * [batch, count, heads, width] is what each head adds to the stream, without the bias: as many products of the output as heads. */
+/* The points of a run of `batch` new sequences of `count` tokens, in the order in which the run meets them; 0 past the end.
+ * Norms are captured with their weights in (hook_normalized), and what they divide by is hook_scale, of attn.q_norm and
+ * k_norm [batch, count, heads, 1], where one norm takes all heads [batch, count, 1, 1]. attn.hook_attn_scores are the scores
+ * before the division by the temperature, -inf where a mask forbids; attn.hook_receiver [batch, heads, keys], the mass that
+ * every key receives, is this library's own. attn.hook_result [batch, count, heads, width] is what each head adds to the
+ * stream, without the bias: as many products of the output as heads. */
 OTA_API int ota_model_point(const ota_model *model, int64_t index, int64_t batch, int64_t count,
                             ota_capture_point *point);
 

@@ -54,15 +54,15 @@ typedef struct ota_normalization {
     int64_t deadline_ns;          /* as in ota_options */
 } ota_normalization;
 
-/* plan = P. OTA_OK where every matrix met a tolerance, OTA_FIXED_ITERS without one, OTA_PARTIAL where some did not
- * meet it, OTA_NONFINITE_ROWS where some are NaN; OTA_CANCELLED and OTA_TIMEOUT leave all NaN. The arrays may not
- * overlap. */
+/* Makes every matrix doubly stochastic: plan = P. OTA_OK where every matrix met a tolerance, OTA_FIXED_ITERS without one,
+ * OTA_PARTIAL where some did not meet it, OTA_NONFINITE_ROWS where some are NaN; OTA_CANCELLED and OTA_TIMEOUT leave all
+ * NaN. The arrays may not overlap. */
 OTA_API ota_status ota_normalize(const ota_normalization *problem, const void *scores, void *plan,
                                  ota_error *error);
 
-/* scores_grad = dL/dS from plan_grad = dL/dP. Rounds are run again from the scores, and `plan` may be NULL; implicit
- * gradients are those of P = exp(S_ij + f_i + g_j) with the row and column sums that `plan` has, and `scores` may be
- * NULL. OTA_OK, or OTA_NONFINITE_ROWS where gradients of some matrices are NaN. */
+/* Gradients by the scores: scores_grad = dL/dS from plan_grad = dL/dP. Rounds are run again from the scores, and `plan` may
+ * be NULL; implicit gradients are those of P = exp(S_ij + f_i + g_j) with the row and column sums that `plan` has, and
+ * `scores` may be NULL. OTA_OK, or OTA_NONFINITE_ROWS where gradients of some matrices are NaN. */
 OTA_API ota_status ota_normalize_backward(const ota_normalization *problem, const void *scores,
                                           const void *plan, const void *plan_grad,
                                           void *scores_grad, ota_error *error);

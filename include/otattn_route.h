@@ -80,18 +80,21 @@ typedef struct ota_routing_result {
     void *weights;
 } ota_routing_result;
 
-/* Of `options` (NULL: defaults) it reads threads, executor, cpu, cancel and deadline_ns. OTA_OK, or OTA_PARTIAL where
- * `rounds` ended before the tolerance was met; OTA_NONFINITE for a logit that is not finite, OTA_INFEASIBLE for bounds that
- * no choice keeps, OTA_CANCELLED, OTA_TIMEOUT, OTA_ENOMEM, OTA_EINVAL: then the result is untouched, but OTA_CANCELLED and
- * OTA_TIMEOUT may leave anything in its arrays. */
+/* Chooses the experts of every token. Of `options` (NULL: defaults) it reads threads, executor, cpu, cancel and deadline_ns.
+ * OTA_OK, or OTA_PARTIAL where `rounds` ended before the tolerance was met; OTA_NONFINITE for a logit that is not finite,
+ * OTA_INFEASIBLE for bounds that no choice keeps, OTA_CANCELLED, OTA_TIMEOUT, OTA_ENOMEM, OTA_EINVAL: then the result is
+ * untouched, but OTA_CANCELLED and OTA_TIMEOUT may leave anything in its arrays. */
 OTA_API ota_status ota_route(const ota_routing *problem, const ota_options *options,
                              ota_routing_result *result, ota_error *error);
 
 /* A router keeps memory and threads from call to call. One call at a time; the options are read when it is made. */
 typedef struct ota_router ota_router;
 
+/* A router, to be freed by ota_router_free; *router is NULL on failure. Of `options` (NULL: defaults) it reads what
+ * ota_route reads. OTA_ENOMEM, OTA_EINVAL. */
 OTA_API ota_status ota_router_create(ota_router **router, const ota_options *options,
                                      ota_error *error);
+/* Frees it; NULL is fine. */
 OTA_API void ota_router_free(ota_router *router);
 
 /* ota_route with that memory: without an allocation where an earlier problem needed as much, but for OTA_ROUTE_BASE. */

@@ -34,8 +34,8 @@ typedef struct ota_spectrum {
     int64_t rank;          /* number of sigma > tolerance * sigma_1 */
 } ota_spectrum;
 
-/* values [smaller] = sigma, or NULL. tolerance 0: max(rows, columns) * 2^-52. With ota_log_ratios: how many
- * query dimensions one layer would need. [TOT-61] */
+/* Singular values, and what the record holds of them: values [smaller] = sigma, or NULL. tolerance 0: max(rows, columns) *
+ * 2^-52. With ota_log_ratios: how many query dimensions one layer would need. [TOT-61] */
 OTA_API ota_status ota_spectrum_of(const double *matrix, int64_t rows, int64_t columns,
                                    double tolerance, double *values, ota_spectrum *spectrum,
                                    ota_error *error);

@@ -39,9 +39,9 @@ typedef struct ota_tensors ota_tensors; /* opaque */
 
 /* May files name an array so? 1 to OTA_TENSOR_NAME bytes of UTF-8 (RFC 3629) without C0 control characters. */
 OTA_API bool ota_name_is_valid(const char *name, size_t size);
-/* What came out of a file and goes into a message: broken bytes, control characters (C0, DEL, C1), format characters (such
- * as U+202E, which turns the order of what follows) and separators of lines and paragraphs of the NUL-terminated text become
- * '?'. */
+/* Makes a text that came out of a file fit for a message: broken bytes, control characters (C0, DEL, C1), format characters
+ * (such as U+202E, which turns the order of what follows) and separators of lines and paragraphs of the NUL-terminated text
+ * become '?'. */
 OTA_API void ota_text_clean(char *text);
 enum { OTA_TEXT_BROKEN = 0x110000 }; /* a byte that is no character */
 /* Bytes of the character that `text`, of at least one byte, begins with; *hidden: -1, or where it is one of those that
@@ -55,9 +55,11 @@ OTA_API size_t ota_text_step(const char *text, size_t size, int32_t *hidden);
 OTA_API ota_status ota_safetensors_open(ota_tensors **table, int descriptor, int64_t size,
                                         const char *path, const ota_tensor_limits *limits,
                                         ota_error *error);
+/* Frees a table; NULL is fine. */
 OTA_API void ota_tensors_free(ota_tensors *table);
-/* How many, and each in the file's own order; NULL outside. */
+/* How many tensors the table has. */
 OTA_API int64_t ota_tensors_count(const ota_tensors *table);
+/* A tensor by its number in the file's own order; NULL outside. */
 OTA_API const ota_tensor *ota_tensors_at(const ota_tensors *table, int64_t index);
 /* The string under `key` of __metadata__; *value is freed by the caller, NULL when there is none. */
 OTA_API ota_status ota_tensors_metadata(const ota_tensors *table, const char *key, char **value,

@@ -29,16 +29,18 @@
 extern "C" {
 #endif
 
+/* Opaque: pieces, rules and what is made of them. */
 typedef struct ota_tokenizer ota_tokenizer;
 
-/* Reads a folder or a file. Of a folder, the first of: tokenizer.json; vocab.json or encoder.json with
- * merges.txt or vocab.bpe; vocab.txt; tokenizer.model, spiece.model or sentencepiece.bpe.model; and the settings beside it: tokenizer_config.json, special_tokens_map.json,
- * added_tokens.json, and of config.json tokenizer_class and model_type. A key that is not known is refused. A file is tokenizer.json under any name ending in .json, a
- * model of SentencePiece under any name ending in .model, or a vocab.txt. *tokenizer is NULL on failure. Limits: 64 MiB a file, 2^20 pieces of at most 4 KiB with ids
- * 0, 1, 2 ... without a hole, 2^21 merges. [TOT-66] */
+/* Reads a folder or a file. Of a folder, the first of: tokenizer.json; vocab.json or encoder.json with merges.txt or
+ * vocab.bpe; vocab.txt; tokenizer.model, spiece.model or sentencepiece.bpe.model; and the settings beside it:
+ * tokenizer_config.json, special_tokens_map.json, added_tokens.json, and of config.json tokenizer_class and model_type. A
+ * key that is not known is refused. A file is tokenizer.json under any name ending in .json, a model of SentencePiece under
+ * any name ending in .model, or a vocab.txt. *tokenizer is NULL on failure. Limits: 64 MiB a file, 2^20 pieces of at most 4
+ * KiB with ids 0, 1, 2 ... without a hole, 2^21 merges. [TOT-66] */
 OTA_API ota_status ota_tokenizer_open(ota_tokenizer **tokenizer, const char *path,
                                       ota_error *error);
-/* NULL is fine. */
+/* Frees it; NULL is fine. */
 OTA_API void ota_tokenizer_free(ota_tokenizer *tokenizer);
 
 /* ---- a tokenizer whose parts the caller holds, such as a reader of GGUF ---- */
@@ -99,6 +101,8 @@ typedef struct ota_tokenizer_parts {
     ota_text charsmap;
 } ota_tokenizer_parts;
 
+/* A tokenizer of these parts, to be freed by ota_tokenizer_free; *tokenizer is NULL on failure: OTA_EINVAL, OTA_EFORMAT (parts
+ * that do not fit together), OTA_UNSUPPORTED, OTA_ENOMEM. */
 OTA_API ota_status ota_tokenizer_create(ota_tokenizer **tokenizer, const ota_tokenizer_parts *parts,
                                         ota_error *error);
 
@@ -112,7 +116,7 @@ enum {
     OTA_ENCODE_PLAIN = 2
 };
 
-/* Writes the first `capacity` ids and sets *count to how many there are, which may be more: 0 only
+/* The ids of a text: writes the first `capacity` and sets *count to how many there are, which may be more: 0 only
  * counts. `text` holds at most 64 MiB (OTA_ELIMIT). A byte that the vocabulary lacks becomes its unknown
  * piece, or nothing when it has none. */
 OTA_API ota_status ota_tokenizer_encode(const ota_tokenizer *tokenizer, const char *text,
@@ -131,7 +135,7 @@ typedef struct ota_encode_options {
     int64_t deadline_ns;
 } ota_encode_options;
 
-/* The same with options; NULL: none. */
+/* ota_tokenizer_encode with options; NULL: none. */
 OTA_API ota_status ota_tokenizer_encode_with(const ota_tokenizer *tokenizer, const char *text,
                                              int64_t text_size, const ota_encode_options *options,
                                              int32_t *ids, int64_t capacity, int64_t *count,
@@ -144,7 +148,7 @@ enum {
     OTA_DECODE_INNER = 2 /* other ids stand before these: a blank in front is one of the text */
 };
 
-/* Writes the first `capacity` bytes and sets *size to how many there are; adds no NUL. An id outside of
+/* The text of ids: writes the first `capacity` bytes and sets *size to how many there are; adds no NUL. An id outside of
  * the vocabulary is OTA_EINVAL. */
 OTA_API ota_status ota_tokenizer_decode(const ota_tokenizer *tokenizer, const int32_t *ids,
                                         int64_t count, unsigned flags, char *text, int64_t capacity,
@@ -152,9 +156,9 @@ OTA_API ota_status ota_tokenizer_decode(const ota_tokenizer *tokenizer, const in
 
 /* ---- the vocabulary ---- */
 
-/* "bpe", "sentencepiece" (BPE out of a file of SentencePiece), "unigram", "wordpiece" or "words". */
+/* The kind of model: "bpe", "sentencepiece" (BPE out of a file of SentencePiece), "unigram", "wordpiece" or "words". */
 OTA_API const char *ota_tokenizer_model(const ota_tokenizer *tokenizer);
-/* How many ids there are: 0 ... count - 1. */
+/* How many ids there are, from 0 to count - 1. */
 OTA_API int64_t ota_tokenizer_count(const ota_tokenizer *tokenizer);
 /* A piece as its file spells it, valid UTF-8 (byte-level BPE writes a space as U+0120); owned by the
  * tokenizer. Absent (data NULL) outside of the vocabulary. */

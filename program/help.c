@@ -1,4 +1,4 @@
-/* `otattn help`: the overview, a command, a topic, and the manual page, all from the tables of table.c
+/* `otattn help`: the overview, a command, a topic, and the manual pages, all from the tables of table.c
  * and topics.c. One writer with two faces: plain text for the terminal, roff for man. */
 #include <string.h>
 
@@ -137,45 +137,54 @@ static void print_overview(void) {
                 stdout);
 }
 
+static void print_capitals(const char *name) {
+    for (const char *letter = name; *letter != '\0'; letter++) {
+        const bool small = *letter >= 'a' && *letter <= 'z';
+        (void)putchar(small ? *letter - 'a' + 'A' : *letter == '-' ? ' ' : *letter);
+    }
+}
+
+static void print_roff_line(const char *text) {
+    print_roff(text, strlen(text));
+    (void)putchar('\n');
+}
+
+/* otattn-NAME(1). */
+static void print_command_page(const cli_command *command) {
+    (void)fputs(".TH OTATTN\\-", stdout);
+    print_capitals(command->name);
+    (void)printf(" 1 \"\" \"otattn %s\" \"User Commands\"\n.SH NAME\notattn\\-%s \\- ",
+                 ota_version(), command->name);
+    print_roff_line(command->summary);
+    (void)printf(".SH SYNOPSIS\n.B otattn %s\n", command->name);
+    if (command->operands[0] != '\0') (void)printf(".I %s\n", command->operands);
+    (void)fputs("[flags]\n.SH DESCRIPTION\n", stdout);
+    print_roff_line(command->details);
+    (void)fputs(".SH FLAGS\n", stdout);
+    print_flags(command->bit, true);
+    (void)fputs(".SH EXAMPLES\n.nf\n", stdout);
+    print_roff_line(command->example);
+    (void)fputs(".fi\n.SH SEE ALSO\n.BR otattn (1)\n", stdout);
+}
+
+/* otattn(1): commands, each with a page of its own, and topics. */
 static void print_man_page(void) {
     (void)printf(".TH OTATTN 1 \"\" \"otattn %s\" \"User Commands\"\n"
-                 ".SH NAME\notattn \\- attention as optimal transport\n.SH SYNOPSIS\n",
+                 ".SH NAME\notattn \\- attention as optimal transport\n.SH SYNOPSIS\n"
+                 ".B otattn\n.I command\n[operands] [flags]\n.SH COMMANDS\n",
                  ota_version());
     for (int k = 0; k < cli_command_count; k++) {
-        (void)printf(".B otattn %s\n.I %s\n[flags]\n.br\n", cli_commands[k].name,
-                     cli_commands[k].operands);
+        (void)printf(".TP\n.BR otattn\\-%s (1)\n", cli_commands[k].name);
+        print_roff_line(cli_commands[k].summary);
     }
-    (void)fputs(".SH COMMANDS\n", stdout);
-    for (int k = 0; k < cli_command_count; k++) {
-        const cli_command *command = &cli_commands[k];
-        (void)printf(".TP\n.B %s %s\n", command->name, command->operands);
-        print_roff(command->details, strlen(command->details));
-        (void)fputs("\n.IP\nFlags:", stdout);
-        const char *between = " ";
-        for (int j = 0; j < cli_flag_count; j++) {
-            if ((cli_flags[j].commands & command->bit) == 0) continue;
-            (void)printf("%s\\-\\-", between);
-            print_roff(cli_flags[j].name, strlen(cli_flags[j].name));
-            between = ", ";
-        }
-        (void)fputs(".\n", stdout);
-    }
-    (void)fputs(".SH FLAGS\n", stdout);
-    print_flags(~0U, true);
     for (int k = 0; k < cli_topic_count; k++) {
         (void)fputs(".SH ", stdout);
-        for (const char *letter = cli_topics[k].name; *letter != '\0'; letter++) {
-            const bool small = *letter >= 'a' && *letter <= 'z';
-            (void)putchar(small ? *letter - 'a' + 'A' : *letter == '-' ? ' ' : *letter);
-        }
+        print_capitals(cli_topics[k].name);
         (void)putchar('\n');
         print_topic(&cli_topics[k], true);
     }
     (void)fputs(".SH EXAMPLES\n.nf\n", stdout);
-    for (int k = 0; k < cli_command_count; k++) {
-        print_roff(cli_commands[k].example, strlen(cli_commands[k].example));
-        (void)putchar('\n');
-    }
+    for (int k = 0; k < cli_command_count; k++) print_roff_line(cli_commands[k].example);
     (void)fputs(".fi\n", stdout);
 }
 
@@ -183,8 +192,10 @@ static int print_json(void) {
     json_t *commands = json_array(), *flags = json_array(), *topics = json_array();
     for (int k = 0; k < cli_command_count; k++) {
         const cli_command *row = &cli_commands[k];
-        (void)json_array_append_new(commands, json_pack("{ssssss}", "name", row->name, "operands",
-                                                        row->operands, "summary", row->summary));
+        (void)json_array_append_new(commands,
+                                    json_pack("{ssssssssss}", "name", row->name, "operands",
+                                              row->operands, "summary", row->summary, "details",
+                                              row->details, "example", row->example));
     }
     for (int k = 0; k < cli_flag_count; k++) {
         const cli_flag *row = &cli_flags[k];
@@ -193,14 +204,18 @@ static int print_json(void) {
             if ((row->commands & cli_commands[j].bit) == 0) continue;
             (void)json_array_append_new(owners, json_string(cli_commands[j].name));
         }
-        (void)json_array_append_new(
-            flags, json_pack("{sssossssso}", "name", row->name, "value",
-                             row->form == NULL ? json_null() : json_string(row->form), "help",
-                             row->help, "group", cli_groups[row->group], "commands", owners));
+        char heading[96], sentence[400];
+        flag_heading(row, heading, sizeof heading);
+        flag_sentence(row, sentence, sizeof sentence);
+        (void)json_array_append_new(flags, json_pack("{ssssssss?ssssso}", "name", row->name,
+                                                     "heading", heading, "sentence", sentence,
+                                                     "value", row->form, "help", row->help, "group",
+                                                     cli_groups[row->group], "commands", owners));
     }
     for (int k = 0; k < cli_topic_count; k++) {
-        (void)json_array_append_new(topics, json_pack("{ssss}", "name", cli_topics[k].name,
-                                                      "summary", cli_topics[k].summary));
+        (void)json_array_append_new(topics,
+                                    json_pack("{ssssss}", "name", cli_topics[k].name, "summary",
+                                              cli_topics[k].summary, "text", cli_topics[k].text));
     }
     return cli_print_json(stdout,
                           json_pack("{sssssososo}", "command", "help", "version", ota_version(),
@@ -227,7 +242,9 @@ int cli_help(cli_context *context) {
     }
     if (name != NULL && command == NULL && topic == NULL) return refuse_topic(context, name);
     if (context->settings.output.json) return print_json();
-    if (context->settings.help.man)
+    if (context->settings.help.man && command != NULL)
+        print_command_page(command);
+    else if (context->settings.help.man)
         print_man_page();
     else if (command != NULL)
         print_command(command);

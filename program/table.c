@@ -537,7 +537,8 @@ const cli_flag cli_flags[] = {
          "a certificate for every head of every sequence"),
 
     FLAG(switch, "json", output.json, ALL, OTHER, "one JSON object on standard output"),
-    FLAG(switch, "man", help.man, HELP, OTHER, "the manual page, for 'man -l -'"),
+    FLAG(switch, "man", help.man, HELP, OTHER,
+         "the manual page, of a command its own, for 'man -l -'"),
     FLAG(switch, "help", help.asked, ALL, OTHER, "this help", .letter = 'h'),
 };
 const int cli_flag_count = (int)(sizeof cli_flags / sizeof cli_flags[0]);

@@ -33,13 +33,13 @@ packages_cross=(qemu-user wine64 cmake make)
 # shellcheck disable=SC2034
 declare -A packages_ranks=([openmpi]="openmpi-bin libopenmpi-dev" [mpich]="mpich libmpich-dev")
 # shellcheck disable=SC2034
-packages_lint=(clang-format shellcheck)
+packages_lint=(clang-format shellcheck mandoc)
 # shellcheck disable=SC2034
 packages_fuzz=(clang libclang-rt-14-dev)
 
 # scripts/check_NAME.py that judge the checkout alone.
 # shellcheck disable=SC2034
-checks=(layers sizes format references version)
+checks=(layers sizes format references manual version)
 
 say() {
     printf '== %s\n' "$*" >&2

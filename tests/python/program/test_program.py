@@ -12,6 +12,7 @@ import pty
 import re
 import select
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -516,18 +517,37 @@ def test_any_shape_is_solved(tmp_path_factory: pytest.TempPathFactory, shape: li
 
 def test_help_names_every_flag_of_a_command(tmp_path: Path) -> None:
     table = answer(tmp_path, "help")
-    man = run(tmp_path, "help", "--man").stdout.decode().replace("\\-", "-")
     for command in table["commands"]:
+        man = run(tmp_path, "help", command["name"], "--man").stdout.decode().replace("\\-", "-")
         text = run(tmp_path, command["name"], "--help").stdout.decode()
         assert max(len(line) for line in text.splitlines()) <= 90
         words = text.replace("=", " ").replace("[", " ").split()
         taken = {f["name"] for f in table["flags"] if command["name"] in f["commands"]}
+        assert set(re.findall(r"^\.B (?:-\w, )?--([\w-]+)", man, re.MULTILINE)) == taken
         for flag in table["flags"]:
             named = f"--{flag['name']}" in words
             assert named == (flag["name"] in taken), (command["name"], flag["name"])
-            assert f"--{flag['name']}" in man
     for topic in table["topics"]:
         assert run(tmp_path, "help", topic["name"]).stdout
+
+
+def test_man_pages(tmp_path: Path) -> None:
+    """otattn(1) names every command and topic; mandoc finds nothing wrong with any page of section 1."""
+    table = answer(tmp_path, "help")
+    names = [command["name"] for command in table["commands"]]
+    pages = [tmp_path / "otattn.1", *(tmp_path / f"otattn-{name}.1" for name in names)]
+    for page, words in zip(pages, [[], *([name] for name in names)], strict=True):
+        page.write_bytes(run(tmp_path, "help", *words, "--man").stdout)
+    whole = pages[0].read_text(encoding="utf-8")
+    assert re.findall(r"^\.BR otattn\\-(\w+) \(1\)$", whole, re.MULTILINE) == names
+    headings = re.findall(r"^\.SH (.*)$", whole, re.MULTILINE)
+    assert {topic["name"].replace("-", " ").upper() for topic in table["topics"]} <= set(headings)
+    if shutil.which("mandoc") is None:
+        pytest.skip("no mandoc: apt-get install mandoc")
+    command = ["mandoc", "-T", "lint", "-W", "warning", *pages]
+    said = subprocess.run(command, capture_output=True, text=True, check=False).stdout
+    # Pages are of a release, not of a day.
+    assert [line for line in said.splitlines() if "missing date" not in line] == []
 
 
 def test_help_names_every_environment_variable(tmp_path: Path) -> None:
