@@ -195,8 +195,8 @@ typedef struct ota_edit {
     size_t size; /* sizeof(ota_edit) */
     /* A name of ota_model_point, or one without "blocks.L.": that point of every layer. Weights that are edited are mixed with
        the values as they then are, and weights are made of edited scores; what a norm divides by (hook_scale) and what
-       heads add (attn.hook_result) go into the run as they are left. Refused by name is attn.hook_receiver, sums of weights
-       that nothing reads: edit attn.hook_pattern. */
+       heads add (attn.hook_result) go into the run as they are left. Refused by name are attn.hook_receiver, sums of weights
+       that nothing reads (edit attn.hook_pattern), and mlp.hook_expert_indices (edit mlp.hook_expert_weights). */
     const char *point;
     ota_edit_kind kind;
     ota_range sequences;

@@ -35,6 +35,7 @@ typedef enum ota_size {
     OTA_SIZE_EXPANDED, /* heads x (head width - rotary width + value width) */
     OTA_SIZE_INNER,
     OTA_SIZE_EXPERTS,
+    OTA_SIZE_CHOSEN, /* experts of a token */
     OTA_SIZE_EXPERT_INNER,
     OTA_SIZE_EXPERT_MERGED, /* twice that */
     OTA_SIZE_SHARED_INNER,  /* of the MLP that every token has beside those of experts */

@@ -40,6 +40,7 @@ static ota_status finish_experts(ota_config *config, const char *path, ota_error
     if (experts->chosen > all || (experts->chosen < 1 && all > 0))
         return ota_refuse_at(error, path, 0, "each token has %lld of %lld experts",
                              (long long)experts->chosen, (long long)all);
+    sizes[OTA_SIZE_CHOSEN] = experts->chosen;
     if (sizes[OTA_SIZE_EXPERT_INNER] == 0) sizes[OTA_SIZE_EXPERT_INNER] = sizes[OTA_SIZE_INNER];
     if (sizes[OTA_SIZE_SHARED_INNER] == 0)
         sizes[OTA_SIZE_SHARED_INNER] = experts->shared * sizes[OTA_SIZE_EXPERT_INNER];

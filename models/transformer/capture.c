@@ -23,14 +23,24 @@ enum {
     NORM_1_BEHIND = 2048,
     NORM_2_BEHIND = 4096,
     LATENT = 8192,
-    QUERY_RANK = 16384
+    QUERY_RANK = 16384,
+    MIXTURE = 32768,
+    SHARED = 65536
 };
 
-static const char of_weights[] = "nothing reads it again; edit attn.hook_pattern";
+static const char of_indices[] = "experts are chosen by mlp.hook_expert_weights; edit those",
+                  of_weights[] = "nothing reads it again; edit attn.hook_pattern";
 
-/* How an array lies: a row for each token, of columns, of heads of columns, or of one number for each vector that a norm of heads
- * has there; or for each query or key of each head. */
-typedef enum point_form { TOKENS, HEADS_OF_TOKENS, VECTORS_OF_TOKENS, PAIRS, KEYS } point_form;
+/* How an array lies: a row for each token, of columns, of heads or chosen experts of columns, or of one number for each vector that
+ * a norm of heads has there; or for each query or key of each head. */
+typedef enum point_form {
+    TOKENS,
+    HEADS_OF_TOKENS,
+    VECTORS_OF_TOKENS,
+    EXPERTS_OF_TOKENS,
+    PAIRS,
+    KEYS
+} point_form;
 
 typedef struct point_row {
     const char *name; /* behind "blocks.L." where the point is one of a block */
@@ -84,6 +94,26 @@ static const point_row points[OTA_POINTS] = {
                                   NULL},
     [OTA_POINT_SCALE_2] = {"ln2.hook_scale", PRE_NORM_2, TOKENS, OTA_SIZE_NONE, NULL},
     [OTA_POINT_NORMALIZED_2] = {"ln2.hook_normalized", PRE_NORM_2, TOKENS, OTA_SIZE_WIDTH, NULL},
+    [OTA_POINT_ROUTER] = {"mlp.hook_router_logits", MIXTURE, TOKENS, OTA_SIZE_EXPERTS, NULL},
+    [OTA_POINT_EXPERT_WEIGHTS] = {"mlp.hook_expert_weights", MIXTURE, TOKENS, OTA_SIZE_EXPERTS,
+                                  NULL},
+    [OTA_POINT_EXPERT_INDICES] = {"mlp.hook_expert_indices", MIXTURE, TOKENS, OTA_SIZE_CHOSEN,
+                                  of_indices},
+    [OTA_POINT_CHOSEN_WEIGHTS] = {"mlp.hook_chosen_weights", MIXTURE, TOKENS, OTA_SIZE_CHOSEN,
+                                  NULL},
+    [OTA_POINT_EXPERT_PRE] = {"mlp.experts.hook_pre", MIXTURE, EXPERTS_OF_TOKENS,
+                              OTA_SIZE_EXPERT_INNER, NULL},
+    [OTA_POINT_EXPERT_LINEAR] = {"mlp.experts.hook_pre_linear", MIXTURE, EXPERTS_OF_TOKENS,
+                                 OTA_SIZE_EXPERT_INNER, NULL},
+    [OTA_POINT_EXPERT_POST] = {"mlp.experts.hook_post", MIXTURE, EXPERTS_OF_TOKENS,
+                               OTA_SIZE_EXPERT_INNER, NULL},
+    [OTA_POINT_EXPERT_OUT] = {"mlp.experts.hook_out", MIXTURE, EXPERTS_OF_TOKENS, OTA_SIZE_WIDTH,
+                              NULL},
+    [OTA_POINT_SHARED_PRE] = {"mlp.shared.hook_pre", SHARED, TOKENS, OTA_SIZE_SHARED_INNER, NULL},
+    [OTA_POINT_SHARED_LINEAR] = {"mlp.shared.hook_pre_linear", SHARED, TOKENS,
+                                 OTA_SIZE_SHARED_INNER, NULL},
+    [OTA_POINT_SHARED_POST] = {"mlp.shared.hook_post", SHARED, TOKENS, OTA_SIZE_SHARED_INNER, NULL},
+    [OTA_POINT_SHARED_OUT] = {"mlp.shared.hook_out", SHARED, TOKENS, OTA_SIZE_WIDTH, NULL},
     [OTA_POINT_MLP_PRE] = {"mlp.hook_pre", DENSE, TOKENS, OTA_SIZE_INNER, NULL},
     [OTA_POINT_MLP_LINEAR] = {"mlp.hook_pre_linear", GATED | DENSE, TOKENS, OTA_SIZE_INNER, NULL},
     [OTA_POINT_MLP_POST] = {"mlp.hook_post", DENSE, TOKENS, OTA_SIZE_INNER, NULL},
@@ -125,7 +155,8 @@ static bool exists(const ota_model *model, ota_point point, int64_t layer) {
         {TYPED, ota_weight_present(&whole[OTA_TYPE])},
         {EMBED_NORM, ota_weight_present(&whole[OTA_EMBED_NORM])},
         {LEARNED, ota_weight_present(&whole[OTA_POSITION])},
-        /* Experts are not captured one by one. */
+        {MIXTURE, ota_config_is_mixture(&model->config, layer)},
+        {SHARED, ota_weight_present(&block[OTA_SHARED_UP])},
         {DENSE, !ota_config_is_mixture(&model->config, layer)},
         {GATED, model->config.matrices.gated},
     };
@@ -161,6 +192,7 @@ static int64_t heads_of(const ota_model *model, ota_point point) {
     const ota_config *config = &model->config;
     const ota_size width = points[point].width;
     if (points[point].form == TOKENS) return 1;
+    if (points[point].form == EXPERTS_OF_TOKENS) return config->experts.chosen;
     if (points[point].form == VECTORS_OF_TOKENS) {
         const ota_role norm = width == OTA_SIZE_KEY ? OTA_KEY_NORM : OTA_QUERY_NORM;
         return config->sizes[width] / model->blocks->weights[norm].columns;
@@ -171,7 +203,8 @@ static int64_t heads_of(const ota_model *model, ota_point point) {
 static int64_t columns_of(const ota_model *model, ota_point point) {
     const ota_size width = points[point].width;
     const int64_t size = model->config.sizes[width];
-    if (width == OTA_SIZE_WIDTH) return size; /* each head's own, if there are heads */
+    /* Each head's own, if there are heads. */
+    if (width == OTA_SIZE_WIDTH || points[point].form == EXPERTS_OF_TOKENS) return size;
     if (width == OTA_SIZE_NONE || points[point].form == VECTORS_OF_TOKENS) return 1;
     return size / heads_of(model, point);
 }
@@ -180,6 +213,7 @@ int ota_session_axis(ota_point point, int k) {
     static const int axes[][4] = {[TOKENS] = {1, 2, -1, 3},
                                   [HEADS_OF_TOKENS] = {0, 1, 2, 3},
                                   [VECTORS_OF_TOKENS] = {0, 1, 2, 3},
+                                  [EXPERTS_OF_TOKENS] = {0, 1, 2, 3},
                                   [PAIRS] = {0, 2, 1, 3},
                                   [KEYS] = {1, -1, 2, 3}};
     return axes[points[point].form][k];

@@ -265,7 +265,8 @@ static ota_status attend(ota_session *s, int64_t layer, int64_t rows) {
 
 /* `input` [rows, width] -> h */
 static ota_status run_mixture(ota_session *s, int64_t layer, const float *input, int64_t rows) {
-    ota_session_mixture(s, layer, input, rows, s->buffers.branch);
+    const ota_status status = ota_session_mixture(s, layer, input, rows, s->buffers.branch);
+    if (status != OTA_OK) return status;
     return finish_branch(s, layer, OTA_NORM_2_BEHIND, OTA_POINT_SCALE_2_BEHIND, rows);
 }
 

@@ -56,13 +56,12 @@ static ota_status make_buffers(ota_session *s, ota_error *error) {
     const int64_t mixed = ota_int_max(size[OTA_SIZE_MIXED], size[OTA_SIZE_VALUE]);
     const int64_t width =
         ota_int_max(size[OTA_SIZE_WIDTH], ota_int_max(size[OTA_SIZE_QUERY], mixed));
-    const int64_t inner =
-        ota_int_max(size[OTA_SIZE_INNER],
-                    ota_int_max(size[OTA_SIZE_EXPERT_INNER], size[OTA_SIZE_SHARED_INNER]));
+    const int64_t inner = ota_int_max(size[OTA_SIZE_INNER], size[OTA_SIZE_SHARED_INNER]);
+    const int64_t widest = ota_int_max(inner, size[OTA_SIZE_EXPERT_INNER]);
     const bool is_latent = ota_architecture_has(s->model->architecture, OTA_ARCH_LATENT);
     const int64_t latent = ota_int_max(size[OTA_SIZE_LATENT], size[OTA_SIZE_QUERY_RANK]);
     s->buffers.panel = OTA_PANEL_ROWS * ota_int_max(ota_int_max(width, latent),
-                                                    ota_int_max(inner, size[OTA_SIZE_PATCH]));
+                                                    ota_int_max(widest, size[OTA_SIZE_PATCH]));
     ota_status status = make(s, rows, width, &s->buffers.residual, error);
     if (status == OTA_OK) status = make(s, rows, width, &s->buffers.branch, error);
     if (status == OTA_OK) status = make(s, rows, size[OTA_SIZE_MERGED], &s->buffers.merged, error);

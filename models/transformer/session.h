@@ -65,6 +65,18 @@ typedef enum ota_point {
     OTA_POINT_NORMALIZED_MID,
     OTA_POINT_SCALE_2,
     OTA_POINT_NORMALIZED_2,
+    OTA_POINT_ROUTER,
+    OTA_POINT_EXPERT_WEIGHTS,
+    OTA_POINT_EXPERT_INDICES,
+    OTA_POINT_CHOSEN_WEIGHTS,
+    OTA_POINT_EXPERT_PRE,
+    OTA_POINT_EXPERT_LINEAR,
+    OTA_POINT_EXPERT_POST,
+    OTA_POINT_EXPERT_OUT,
+    OTA_POINT_SHARED_PRE,
+    OTA_POINT_SHARED_LINEAR,
+    OTA_POINT_SHARED_POST,
+    OTA_POINT_SHARED_OUT,
     OTA_POINT_MLP_PRE,
     OTA_POINT_MLP_LINEAR,
     OTA_POINT_MLP_POST,
@@ -135,15 +147,35 @@ typedef struct ota_rotations {
     int64_t first, end; /* dynamic: of whose text's tokens the other table is; end 0: of none */
 } ota_rotations;
 
-/* Rows of a mixture (mixture.c): parts of one allocation of floats and one of numbers. */
+/* A linear layer to be run (linear.c). */
+typedef struct ota_product {
+    const ota_weight *weight, *bias; /* bias NULL: none */
+    const float *x;
+    float *y;
+    int64_t x_stride, y_stride, n;
+    int64_t task; /* its first; filled in by ota_linears */
+} ota_product;
+
+/* Rows of a mixture (mixture.c): parts of one allocation of floats and one of numbers. A slot is one of the experts that a row of the
+ * pass at hand chose. */
 typedef struct ota_mixture {
     float *floats;
-    float *router;          /* [rows, experts] */
-    float *taken, *weights; /* [rows, chosen]; of the rows at hand */
-    float *ranked;          /* [experts] by which a row's experts are chosen */
-    float *gathered, *sum;  /* [rows, width] */
-    float *merged;          /* [rows, 2 inner] where gate and up come in turn */
-    int64_t *chosen, *list; /* [rows, chosen]; the rows at hand */
+    float *router;       /* [rows, experts]: logits, then weights of all */
+    float *taken;        /* [rows, chosen] weights */
+    float *weights;      /* [rows] of the MLP that all rows have */
+    float *ranked;       /* [threads, experts] by which a row's experts are chosen */
+    float *shared, *sum; /* [rows, width] */
+    float *slot_floats;  /* room for slots, of which these are parts: */
+    float *gathered;     /* [slots, width], what goes into experts and what comes out */
+    float *inner, *up;   /* [slots, inner] */
+    float *merged;       /* [slots, 2 inner] where gate and up come in turn */
+    float *aside;        /* slots row by row, made when first captured or edited */
+    size_t slot_room, aside_floats;
+    int64_t *chosen;       /* [rows, chosen] */
+    int64_t *slots, *rows; /* of a row's choice, the slot; of a slot, the row of the pass */
+    int64_t *starts;       /* [experts + 1] first slots */
+    ota_product *products; /* [2 experts] */
+    bool is_merged;
 } ota_mixture;
 
 typedef struct ota_session_cache {
@@ -219,6 +251,8 @@ ota_status ota_session_methods_file(ota_session *session, const ota_session_opti
                                     const char *path, ota_error *error);
 
 /* linear.c: y [n, out] = x [n, in] W^T + b; rows of x and y are `x_stride`, `y_stride` apart */
+/* Several at once, whose blocks the threads share; each number is as by itself. */
+void ota_linears(ota_session *session, ota_product *products, int64_t count);
 void ota_linear(ota_session *session, const ota_weight *weight, const ota_weight *bias,
                 const float *x, int64_t x_stride, int64_t n, float *y, int64_t y_stride);
 
@@ -285,8 +319,8 @@ ota_status ota_session_project_latent(ota_session *session, int64_t layer, const
                                       int64_t rows);
 
 /* mixture.c: `input` [rows, width] -> out */
-void ota_session_mixture(ota_session *session, int64_t layer, const float *input, int64_t rows,
-                         float *out);
+ota_status ota_session_mixture(ota_session *session, int64_t layer, const float *input,
+                               int64_t rows, float *out);
 ota_status ota_session_mixture_create(ota_session *session, ota_error *error);
 void ota_session_free_mixture(ota_session *session);
 
@@ -339,6 +373,9 @@ ota_status ota_session_capture_result(ota_session *session, int64_t layer);
 /* buffers.branch = their sum, as an edit left them, and the bias */
 void ota_session_add_results(ota_session *session, int64_t layer);
 void ota_session_free_weights(ota_session *session);
+/* Room for floats [rows, columns] in `buffer`, whose content is lost where it grows. */
+ota_status ota_session_reserve(ota_session *session, float **buffer, size_t *have, int64_t rows,
+                               int64_t columns);
 /* What the plan of these heads is to give besides z. */
 void ota_session_ask(const ota_session *session, const ota_view *view, ota_arrays *arrays);
 

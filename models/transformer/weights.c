@@ -48,18 +48,18 @@ static ota_status reserve(ota_session *s, void **buffer, size_t *have, int64_t r
     size_t count, bytes;
     if (__builtin_mul_overflow((size_t)rows, (size_t)columns, &count) ||
         __builtin_mul_overflow(count, element, &bytes))
-        return ota_refuse(s->run.error, OTA_EOVERFLOW, "the weights are larger than any memory");
+        return ota_refuse(s->run.error, OTA_EOVERFLOW, "an array is larger than any memory");
     if (count <= *have) return OTA_OK;
     free(*buffer);
     *buffer = malloc(bytes);
     *have = *buffer != NULL ? count : 0;
     return *buffer != NULL ? OTA_OK
                            : ota_refuse(s->run.error, OTA_ENOMEM,
-                                        "no memory is left for %zu bytes of weights", bytes);
+                                        "no memory is left for %zu bytes of an array", bytes);
 }
 
-static ota_status reserve_floats(ota_session *s, float **buffer, size_t *have, int64_t rows,
-                                 int64_t columns) {
+ota_status ota_session_reserve(ota_session *s, float **buffer, size_t *have, int64_t rows,
+                               int64_t columns) {
     void *memory = *buffer;
     const ota_status status = reserve(s, &memory, have, rows, columns, sizeof(float));
     *buffer = memory;
@@ -218,8 +218,8 @@ static ota_status solve_head(sweep *w, const block_place *at) {
     const int method = s->methods.assigned[w->layer * s->model->config.heads + at->head];
     ota_plan_slot *slot = NULL;
     ota_arrays arrays = {.size = sizeof arrays};
-    ota_status status =
-        reserve_floats(s, &s->weights.scores, &s->weights.scores_floats, batch * w->count, w->keys);
+    ota_status status = ota_session_reserve(s, &s->weights.scores, &s->weights.scores_floats,
+                                            batch * w->count, w->keys);
     if (status == OTA_OK) status = ota_session_bind(s, &v, method, &slot, &arrays.values);
     if (status < 0) return ota_session_verdict(s, &v, status);
     ota_plan_set_deadline(slot->plan, s->options.deadline_ns);
@@ -360,9 +360,9 @@ static ota_status run_head(sweep *w, int64_t sequence, int64_t head, int64_t pla
                              ? w->count
                              : ota_int_min(s->run.now->block_rows, w->count);
     ota_status status =
-        reserve_floats(s, &s->weights.scores, &s->weights.scores_floats, most, w->keys);
+        ota_session_reserve(s, &s->weights.scores, &s->weights.scores_floats, most, w->keys);
     if (status == OTA_OK && w->point == OTA_POINT_PATTERN)
-        status = reserve_floats(s, &s->weights.block, &s->weights.block_floats, most, w->keys);
+        status = ota_session_reserve(s, &s->weights.block, &s->weights.block_floats, most, w->keys);
     for (int64_t first = 0; status == OTA_OK && first < w->count; first += most) {
         const block_place at = {.sequence = sequence,
                                 .head = head,
@@ -398,8 +398,8 @@ static ota_status run_sweep(sweep *w) {
     for (int64_t head = 0; head < heads; head++) w->chosen += is_chosen(w, head);
     const bool whole = s->run.now->block_rows == 0 && w->chosen > 0;
     if (whole)
-        status = reserve_floats(s, &s->weights.whole, &s->weights.whole_floats,
-                                batch * w->chosen * w->count, w->keys);
+        status = ota_session_reserve(s, &s->weights.whole, &s->weights.whole_floats,
+                                     batch * w->chosen * w->count, w->keys);
     if (status == OTA_OK)
         status = reserve_doubles(s, &s->weights.columns, &s->weights.columns_doubles, 1, w->keys);
     if (status == OTA_OK && w->edited)
@@ -431,13 +431,14 @@ static ota_status prepare(ota_session *s, int64_t layer, bool whole, bool potent
     s->weights.asks_whole = whole;
     s->weights.asks_potential = potential;
     if (whole)
-        status = reserve_floats(s, &s->weights.whole, &s->weights.whole_floats,
-                                rows * s->run.now->count, keys);
+        status = ota_session_reserve(s, &s->weights.whole, &s->weights.whole_floats,
+                                     rows * s->run.now->count, keys);
     if (status == OTA_OK && potential)
         status =
             reserve_doubles(s, &s->weights.potential, &s->weights.potential_doubles, rows, keys);
     if (status == OTA_OK && ota_session_wants(s, OTA_POINT_RECEIVER, layer))
-        status = reserve_floats(s, &s->buffers.receiver, &s->buffers.receiver_floats, rows, keys);
+        status =
+            ota_session_reserve(s, &s->buffers.receiver, &s->buffers.receiver_floats, rows, keys);
     return status;
 }
 
@@ -511,7 +512,7 @@ ota_status ota_session_capture_result(ota_session *s, int64_t layer) {
         s->run.now->block_rows > 0 && !edited ? ota_int_min(s->run.now->block_rows, rows) : rows;
     if (!edited && !ota_session_wants(s, OTA_POINT_RESULT, layer)) return OTA_OK;
     ota_status status =
-        reserve_floats(s, &s->weights.whole, &s->weights.whole_floats, most, columns);
+        ota_session_reserve(s, &s->weights.whole, &s->weights.whole_floats, most, columns);
     if (status == OTA_OK && edited) {
         make_results(s, layer, 0, rows);
         return ota_session_capture(s, OTA_POINT_RESULT, layer, s->weights.whole, columns);

@@ -24,7 +24,8 @@ _ALIASES = {
     "normalised": "normalized",
 }
 _OF_ATTENTION = ("k", "v", "q", "z", "pattern", "attn_scores", "receiver", "rot_k", "rot_q")
-_OF_MLP = ("pre", "post", "pre_linear")
+_OF_ROUTER = ("router_logits", "expert_weights", "expert_indices", "chosen_weights")
+_OF_MLP = ("pre", "post", "pre_linear", *_OF_ROUTER)
 _BLOCK = re.compile(r"blocks\.(\d+)\.(.+)")
 
 

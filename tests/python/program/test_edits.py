@@ -295,7 +295,7 @@ def watched(keep: Change) -> Iterator[None]:
 def test_the_list_of_points_is_documented(tmp_path: Path) -> None:
     """The table of names is the program's; the page has no other."""
     names = set()
-    for name in ("gpt2", "bert", "llama", "gemma 3", "deepseek_v3"):
+    for name in ("gpt2", "bert", "llama", "gemma 3", "deepseek_v3", "qwen2_moe"):
         (make_family(tmp_path / name, name, 1) if name in FAMILIES else make_model(tmp_path / name, name))
         np.save(tmp_path / "ids.npy", draw_ids(1, 3))
         found = answer(
