@@ -19,86 +19,66 @@
 #include "base/base.h"
 #include "otattn_analysis.h"
 
-/* What ota_analysis_limits was told for this thread. */
-typedef struct analysis_limits {
-    const int *cancel;
-    int64_t deadline_ns;
-} analysis_limits;
+/* What a call was told, and where its sentence goes. Functions below the public ones get it in place of the error. */
+typedef struct analysis_call {
+    ota_analysis_options
+        options; /* all fields, with the defaults; size 0: they were not those of this library */
+    ota_error *error; /* or NULL */
+} analysis_call;
 
-/* Those of a call's own options, where it has them, take the place of the thread's until ota_analysis_leave. */
-analysis_limits ota_analysis_enter(const int *cancel, int64_t deadline_ns);
-void ota_analysis_leave(analysis_limits before);
-/* `given`, or NULL for defaults, with the thread's limits where it has none: for a plan. */
-ota_options ota_analysis_options(const ota_options *given);
+/* options NULL: never ended. Options that are refused end the call at its first look. */
+analysis_call ota_analysis_begin(const ota_analysis_options *options, ota_error *error);
+/* Of a call that takes a plan's options: their cancel and deadline_ns. */
+analysis_call ota_analysis_begin_plan(const ota_options *options, ota_error *error);
 /* OTA_OK to go on. Whoever was told to end is told so until the call returns. */
-ota_status ota_analysis_interrupted(void);
-bool ota_analysis_goes_on(void);
+ota_status ota_analysis_interrupted(const analysis_call *call);
+bool ota_analysis_goes_on(const analysis_call *call);
 /* The status of a call at its end: that it was interrupted, if it was, for its loops then left early. */
-ota_status ota_analysis_end(ota_status status, ota_error *error);
+ota_status ota_analysis_end(ota_status status, const analysis_call *call);
+/* Fills the error, when there is one, and returns `status`; or says that the call was interrupted, since loops that were left
+ * early refuse what is right. */
+__attribute__((format(printf, 5, 6))) ota_status ota_analysis_fail(const analysis_call *call,
+                                                                   ota_status status,
+                                                                   const char *field,
+                                                                   const char *hint,
+                                                                   const char *format, ...);
 
 /* The condition of a loop at entry k, which looks at every 4096th. */
-static inline bool analysis_goes_on(int64_t k) { return (k & 4095) != 0 || ota_analysis_goes_on(); }
-
-/* Fills `error`, when there is one, and returns `status`; or says that the call was interrupted, since loops that were left
- * early refuse what is right. */
-__attribute__((format(printf, 5, 6))) static inline ota_status analysis_fail(
-    ota_error *error, ota_status status, const char *field, const char *hint, const char *format,
-    ...) {
-    const ota_status interrupted = ota_analysis_interrupted();
-    if (interrupted != OTA_OK) {
-        const bool cancelled = interrupted == OTA_CANCELLED;
-        if (error != NULL) {
-            *error = (ota_error){.field = ""};
-            (void)ota_snprintf(error->field, sizeof error->field, "%s",
-                               cancelled ? "cancel" : "deadline_ns");
-            (void)ota_snprintf(error->message, sizeof error->message, "%s",
-                               cancelled ? "the call was cancelled"
-                                         : "the deadline passed before the call was done");
-        }
-        return interrupted;
-    }
-    if (error != NULL) {
-        memset(error, 0, sizeof *error);
-        (void)ota_snprintf(error->field, sizeof error->field, "%s", field);
-        (void)ota_snprintf(error->hint, sizeof error->hint, "%s", hint);
-        va_list arguments;
-        va_start(arguments, format);
-        (void)ota_vsnprintf(error->message, sizeof error->message, format, arguments);
-        va_end(arguments);
-    }
-    return status;
+static inline bool analysis_goes_on(const analysis_call *call, int64_t k) {
+    return (k & 4095) != 0 || ota_analysis_goes_on(call);
 }
 
 /* A dimension must be at least `least`. */
 static inline ota_status analysis_check_size(int64_t size, int64_t least, const char *field,
-                                             ota_error *error) {
+                                             const analysis_call *call) {
     if (size >= least) return OTA_OK;
-    return analysis_fail(error, OTA_EINVAL, field, "give more rows or columns",
-                         "%s is %" PRId64 ", but must be at least %" PRId64, field, size, least);
+    return ota_analysis_fail(call, OTA_EINVAL, field, "give more rows or columns",
+                             "%s is %" PRId64 ", but must be at least %" PRId64, field, size,
+                             least);
 }
 
 /* count entries, all finite. */
 static inline ota_status analysis_check_finite(const double *x, int64_t count, const char *field,
-                                               ota_error *error) {
-    for (int64_t i = 0; i < count && analysis_goes_on(i); i++) {
+                                               const analysis_call *call) {
+    for (int64_t i = 0; i < count && analysis_goes_on(call, i); i++) {
         if (!isfinite(x[i])) {
-            return analysis_fail(error, OTA_EINVAL, field, "give finite numbers",
-                                 "%s[%" PRId64 "] is %g", field, i, x[i]);
+            return ota_analysis_fail(call, OTA_EINVAL, field, "give finite numbers",
+                                     "%s[%" PRId64 "] is %g", field, i, x[i]);
         }
     }
-    return ota_analysis_end(OTA_OK, error);
+    return ota_analysis_end(OTA_OK, call);
 }
 
 /* count entries, all finite and above 0. */
 static inline ota_status analysis_check_positive(const double *x, int64_t count, const char *field,
-                                                 ota_error *error) {
-    for (int64_t i = 0; i < count && analysis_goes_on(i); i++) {
+                                                 const analysis_call *call) {
+    for (int64_t i = 0; i < count && analysis_goes_on(call, i); i++) {
         if (!(x[i] > 0.0) || isinf(x[i])) {
-            return analysis_fail(error, OTA_EINVAL, field, "give finite numbers above 0",
-                                 "%s[%" PRId64 "] is %g", field, i, x[i]);
+            return ota_analysis_fail(call, OTA_EINVAL, field, "give finite numbers above 0",
+                                     "%s[%" PRId64 "] is %g", field, i, x[i]);
         }
     }
-    return ota_analysis_end(OTA_OK, error);
+    return ota_analysis_end(OTA_OK, call);
 }
 
 #endif

@@ -1,40 +1,69 @@
-/* When the calling thread wants its calls to end: ota_analysis_limits. */
+/* When a call of the analysis ends early, and what it says when it fails. */
+#include <stddef.h>
+
 #include "analysis.h"
+#include "base/sized.h"
 
-static _Thread_local analysis_limits own;
-
-void ota_analysis_limits(const int *cancel, int64_t deadline_ns) {
-    own = (analysis_limits){cancel, deadline_ns};
+analysis_call ota_analysis_begin(const ota_analysis_options *options, ota_error *error) {
+    analysis_call call = {.options = {.size = sizeof call.options}, .error = error};
+    if (options != NULL &&
+        !ota_sized_read(&call.options, sizeof call.options, options, options->size))
+        call.options = (ota_analysis_options){.size = 0};
+    return call;
 }
 
-analysis_limits ota_analysis_enter(const int *cancel, int64_t deadline_ns) {
-    const analysis_limits before = own;
-    if (cancel != NULL) own.cancel = cancel;
-    if (deadline_ns != 0) own.deadline_ns = deadline_ns;
-    return before;
+analysis_call ota_analysis_begin_plan(const ota_options *options, ota_error *error) {
+    analysis_call call = ota_analysis_begin(NULL, error);
+    /* Of a size that is none the plan speaks. */
+    ota_options own;
+    if (options == NULL || !ota_sized_read(&own, sizeof own, options, options->size)) return call;
+    call.options.cancel = own.cancel;
+    call.options.deadline_ns = own.deadline_ns;
+    return call;
 }
 
-void ota_analysis_leave(analysis_limits before) { own = before; }
-
-ota_options ota_analysis_options(const ota_options *given) {
-    ota_options options = {.size = sizeof options};
-    if (given != NULL) {
-        memcpy(&options, given, given->size < sizeof options ? given->size : sizeof options);
-        /* Of a size that is none the plan speaks. */
-        if (given->size > 0 && given->size < sizeof options) options.size = sizeof options;
-    }
-    if (options.cancel == NULL) options.cancel = own.cancel;
-    if (options.deadline_ns == 0) options.deadline_ns = own.deadline_ns;
-    return options;
+ota_status ota_analysis_interrupted(const analysis_call *call) {
+    if (call->options.size == 0) return OTA_EINVAL;
+    return ota_interruption(call->options.cancel, call->options.deadline_ns);
 }
 
-ota_status ota_analysis_interrupted(void) { return ota_interruption(own.cancel, own.deadline_ns); }
+bool ota_analysis_goes_on(const analysis_call *call) {
+    return ota_analysis_interrupted(call) == OTA_OK;
+}
 
-bool ota_analysis_goes_on(void) { return ota_analysis_interrupted() == OTA_OK; }
-
-ota_status ota_analysis_end(ota_status status, ota_error *error) {
-    const ota_status interrupted = ota_analysis_interrupted();
+ota_status ota_analysis_end(ota_status status, const analysis_call *call) {
+    const ota_status interrupted = ota_analysis_interrupted(call);
     if (interrupted == OTA_OK) return status;
     if (status < 0 && status != OTA_NOT_CONVERGED && status != interrupted) return status;
-    return analysis_fail(error, interrupted, "", "", " ");
+    return ota_analysis_fail(call, interrupted, "", "", " ");
+}
+
+static ota_status say(ota_error *error, ota_status status, const char *field, const char *hint,
+                      const char *message) {
+    if (error == NULL) return status;
+    *error = (ota_error){.field = ""};
+    (void)ota_snprintf(error->field, sizeof error->field, "%s", field);
+    (void)ota_snprintf(error->hint, sizeof error->hint, "%s", hint);
+    (void)ota_snprintf(error->message, sizeof error->message, "%s", message);
+    return status;
+}
+
+ota_status ota_analysis_fail(const analysis_call *call, ota_status status, const char *field,
+                             const char *hint, const char *format, ...) {
+    const ota_status interrupted = ota_analysis_interrupted(call);
+    if (interrupted == OTA_EINVAL)
+        return say(call->error, interrupted, "options.size",
+                   "set it to sizeof(ota_analysis_options) and what is not used to 0",
+                   "options.size is not that of this library's ota_analysis_options");
+    if (interrupted == OTA_CANCELLED)
+        return say(call->error, interrupted, "cancel", "", "the call was cancelled");
+    if (interrupted != OTA_OK)
+        return say(call->error, interrupted, "deadline_ns", "",
+                   "the deadline passed before the call was done");
+    char message[sizeof call->error->message];
+    va_list arguments;
+    va_start(arguments, format);
+    (void)ota_vsnprintf(message, sizeof message, format, arguments);
+    va_end(arguments);
+    return say(call->error, status, field, hint, message);
 }

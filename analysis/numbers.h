@@ -47,61 +47,63 @@ static inline double analysis_at(const analysis_numbers *x, int64_t i) {
 /* `size` numbers of either type, none beyond 1e300 * scale in size, so that differences of two stay
  * finite after a division by scale. */
 static inline ota_status analysis_check_numbers(const analysis_numbers *x, int64_t size,
-                                                double scale, const char *field, ota_error *error) {
+                                                double scale, const char *field,
+                                                const analysis_call *call) {
     if (x->type != OTA_F32 && x->type != OTA_F64) {
-        return analysis_fail(error, OTA_EINVAL, "type", "give OTA_F32 or OTA_F64",
-                             "type is %d, neither f32 nor f64", (int)x->type);
+        return ota_analysis_fail(call, OTA_EINVAL, "type", "give OTA_F32 or OTA_F64",
+                                 "type is %d, neither f32 nor f64", (int)x->type);
     }
     const double most = 1e300 * fmin(scale, 1.0);
-    for (int64_t i = 0; i < size && analysis_goes_on(i); i++) {
+    for (int64_t i = 0; i < size && analysis_goes_on(call, i); i++) {
         if (!(fabs(analysis_at(x, i)) <= most)) {
-            return analysis_fail(error, OTA_EINVAL, field, "give finite numbers of sensible size",
-                                 "%s[%" PRId64 "] is %g, not a number up to %g in size", field, i,
-                                 analysis_at(x, i), most);
+            return ota_analysis_fail(call, OTA_EINVAL, field,
+                                     "give finite numbers of sensible size",
+                                     "%s[%" PRId64 "] is %g, not a number up to %g in size", field,
+                                     i, analysis_at(x, i), most);
         }
     }
-    return ota_analysis_end(OTA_OK, error);
+    return ota_analysis_end(OTA_OK, call);
 }
 
-static inline ota_status analysis_check_temperature(double temperature, ota_error *error) {
+static inline ota_status analysis_check_temperature(double temperature, const analysis_call *call) {
     if (temperature > 0.0 && isfinite(temperature)) return OTA_OK;
-    return analysis_fail(error, OTA_EINVAL, "temperature", "choose a finite number above 0",
-                         "temperature is %g", temperature);
+    return ota_analysis_fail(call, OTA_EINVAL, "temperature", "choose a finite number above 0",
+                             "temperature is %g", temperature);
 }
 
 /* *scale = 1 / sum when the `size` entries are a distribution, of sum 1 within 1e-6. */
 static inline ota_status analysis_check_distribution(const double *p, int64_t size,
                                                      const char *field, double *scale,
-                                                     ota_error *error) {
+                                                     const analysis_call *call) {
     analysis_sum sum = {0.0, 0.0};
-    for (int64_t i = 0; i < size && analysis_goes_on(i); i++) {
+    for (int64_t i = 0; i < size && analysis_goes_on(call, i); i++) {
         if (!(p[i] >= 0.0) || isinf(p[i])) {
-            return analysis_fail(error, OTA_EINVAL, field, "probabilities are finite, 0 or more",
-                                 "%s[%" PRId64 "] is %g", field, i, p[i]);
+            return ota_analysis_fail(call, OTA_EINVAL, field, "probabilities are finite, 0 or more",
+                                     "%s[%" PRId64 "] is %g", field, i, p[i]);
         }
         analysis_add(&sum, p[i]);
     }
     if (!(fabs(analysis_total(&sum) - 1.0) <= 1e-6)) {
-        return analysis_fail(error, OTA_EINVAL, field, "divide the array by its sum",
-                             "the entries of %s sum to %.17g, not to 1", field,
-                             analysis_total(&sum));
+        return ota_analysis_fail(call, OTA_EINVAL, field, "divide the array by its sum",
+                                 "the entries of %s sum to %.17g, not to 1", field,
+                                 analysis_total(&sum));
     }
     *scale = 1.0 / analysis_total(&sum);
-    return ota_analysis_end(OTA_OK, error);
+    return ota_analysis_end(OTA_OK, call);
 }
 
 /* Every row of coupling [rows, columns] is a distribution. */
 static inline ota_status analysis_check_rows(const double *coupling, int64_t rows, int64_t columns,
-                                             const char *field, ota_error *error) {
-    for (int64_t i = 0; i < rows && ota_analysis_goes_on(); i++) {
+                                             const char *field, const analysis_call *call) {
+    for (int64_t i = 0; i < rows && ota_analysis_goes_on(call); i++) {
         double scale;
         char name[48];
         (void)ota_snprintf(name, sizeof name, "%.16s row %" PRId64, field, i);
         const ota_status status =
-            analysis_check_distribution(coupling + i * columns, columns, name, &scale, error);
+            analysis_check_distribution(coupling + i * columns, columns, name, &scale, call);
         if (status != OTA_OK) return status;
     }
-    return ota_analysis_end(OTA_OK, error);
+    return ota_analysis_end(OTA_OK, call);
 }
 
 /* The softmax of numbers / temperature in a form that keeps small tails: rest is the mass of all
@@ -114,16 +116,16 @@ typedef struct analysis_softmax {
 } analysis_softmax;
 
 static inline analysis_softmax analysis_softmax_of(analysis_numbers z, int64_t size,
-                                                   double temperature) {
+                                                   double temperature, const analysis_call *call) {
     analysis_softmax s = {.z = z, .temperature = temperature, .top = analysis_at(&z, 0)};
-    for (int64_t i = 1; i < size && analysis_goes_on(i); i++) {
+    for (int64_t i = 1; i < size && analysis_goes_on(call, i); i++) {
         if (analysis_at(&z, i) > s.top) {
             s.leader = i;
             s.top = analysis_at(&z, i);
         }
     }
     analysis_sum rest = {0.0, 0.0};
-    for (int64_t i = 0; i < size && analysis_goes_on(i); i++) {
+    for (int64_t i = 0; i < size && analysis_goes_on(call, i); i++) {
         if (i != s.leader) analysis_add(&rest, exp((analysis_at(&z, i) - s.top) / temperature));
     }
     s.rest = analysis_total(&rest);
@@ -137,27 +139,29 @@ static inline double analysis_log_weight(const analysis_softmax *s, int64_t i) {
 }
 
 /* Rising, by merging longer and longer runs; room [count]. Left early where the call is interrupted. */
-static inline void analysis_sort(double *x, int64_t count, double *room) {
-    for (int64_t run = 1; run < count && ota_analysis_goes_on(); run *= 2) {
+static inline void analysis_sort(double *x, int64_t count, double *room,
+                                 const analysis_call *call) {
+    for (int64_t run = 1; run < count && ota_analysis_goes_on(call); run *= 2) {
         for (int64_t start = 0; start < count; start += 2 * run) {
             const int64_t middle = start + run < count ? start + run : count;
             const int64_t end = middle + run < count ? middle + run : count;
             int64_t low = start, high = middle;
-            for (int64_t k = start; k < end && analysis_goes_on(k); k++)
+            for (int64_t k = start; k < end && analysis_goes_on(call, k); k++)
                 room[k] =
                     high == end || (low < middle && !(x[high] < x[low])) ? x[low++] : x[high++];
         }
-        for (int64_t k = 0; k < count && analysis_goes_on(k); k++) x[k] = room[k];
+        for (int64_t k = 0; k < count && analysis_goes_on(call, k); k++) x[k] = room[k];
     }
 }
 
 /* `count` doubles, or NULL with the status set. */
-static inline double *analysis_doubles(int64_t count, ota_status *status, ota_error *error) {
+static inline double *analysis_doubles(int64_t count, ota_status *status,
+                                       const analysis_call *call) {
     double *const memory =
         (uint64_t)count > SIZE_MAX / sizeof(double) ? NULL : malloc((size_t)count * sizeof(double));
     if (memory == NULL)
-        *status = analysis_fail(error, OTA_ENOMEM, "count", "give fewer values",
-                                "no memory for %" PRId64 " numbers", count);
+        *status = ota_analysis_fail(call, OTA_ENOMEM, "count", "give fewer values",
+                                    "no memory for %" PRId64 " numbers", count);
     return memory;
 }
 

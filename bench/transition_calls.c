@@ -126,7 +126,7 @@ static void align(bench *b) {
     ota_gauge_result result;
     const ota_gauge_matrix matrix = {b->probed[NOW], b->probed[BEFORE], OTA_F32, b->tokens,
                                      b->vocabulary};
-    stop(ota_gauge(&matrix, NULL, NULL, &result, &error), &error);
+    stop(ota_gauge(&matrix, NULL, NULL, &result, NULL, &error), &error);
     b->sum += result.residual + result.residual_lower + result.rms;
 }
 

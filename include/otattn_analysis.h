@@ -13,15 +13,29 @@
 extern "C" {
 #endif
 
-/* ---- ending calls early -------------------------------------------------------------------------
+/* ---- options of a call ---------------------------------------------------------------------------
  *
- * From here on every call that this thread makes of this header and of otattn_spectra.h ends within a tenth of a second of work
- * after *cancel is not 0 (OTA_CANCELLED; read as ota_options.cancel is) or after deadline_ns (OTA_TIMEOUT; as in
- * ota_options). What it was to fill is then of no use, but for ota_gauge. NULL and 0, which hold for every thread until
- * it says otherwise: never. A flag or a deadline in a call's own options takes the place of the thread's for that call.
- * Not ended so: one pass of ota_hamming_matvec, LAPACK within a call of otattn_spectra.h, and one row of ota_evolve, of at most
- * 2^24 symbols. */
-OTA_API void ota_analysis_limits(const int *cancel, int64_t deadline_ns);
+ * Zero means the default in every field but `size`, and options NULL mean all defaults. A call with ota_options, of its own
+ * or of a layer's, reads their cancel and deadline_ns instead. What a call that was ended was to fill is of no use, but for
+ * ota_gauge. Calls without either do not look: arithmetic on a few numbers, one pass of ota_hamming_matvec, one row of
+ * logits of at most 2^24 symbols. Nothing is remembered between calls. */
+typedef struct ota_analysis_options {
+    size_t size; /* sizeof(ota_analysis_options) */
+    /* Once it is not 0 the call ends within a tenth of a second of work with OTA_CANCELLED; read as ota_options.cancel is. */
+    const int *cancel;
+    int64_t deadline_ns; /* the same with OTA_TIMEOUT, after this time on ota_options' clock */
+    /* Of ota_gauge, after each pass: round counts them, residual = what is open yet, in units of the largest entry, 0 while
+       the centre is sought; of ota_gauge_four_cycle: round = rows done. */
+    void (*progress)(void *user, const ota_progress *progress);
+    void *progress_user;
+} ota_analysis_options;
+
+/* A dense matrix [rows, columns], f32 or f64. */
+typedef struct ota_matrix {
+    const void *data;
+    ota_type type;
+    int64_t rows, columns;
+} ota_matrix;
 
 /* ---- transport between distributions at Hamming cost ----------------------------------------
  *
@@ -46,6 +60,7 @@ typedef struct ota_hamming_result {
     double objective; /* <P,C> - epsilon H(P) */
     double marginal_error; /* ||P1 - p||_1 + ||P^T1 - q||_1 */
     double tv;             /* total variation of p and q, the cost at epsilon = 0 [TOT-36] */
+    double divergence;     /* of ota_hamming_divergence; else NaN */
 } ota_hamming_result;
 
 /* The kernel times a vector: y = (1 - alpha) x + alpha sum(x), alpha = exp(-1/epsilon); x, y [size], y may be x. [TOT-15] */
@@ -60,22 +75,21 @@ typedef struct ota_hamming_options {
     /* [max_rounds], max_rounds >= 1, of Sinkhorn alone, or NULL: ||P^T1 - q||_1 of every round, result->rounds of them;
        round k + 1 is the first at which a tolerance is met where errors[k] is the first not above it [TOT-16, 90] */
     double *errors;
-    const int *cancel; /* NULL, or in place of the thread's (ota_analysis_limits) */
 } ota_hamming_options;
 
-/* Solves one problem. p, q [size]: 0 or more, finite, each of sum 1 within 1e-6 (and then scaled to 1). options NULL: Newton.
+/* Solves one problem. p, q [size]: 0 or more, finite, each of sum 1 within 1e-6 (and then scaled to 1). how NULL: Newton.
  * OTA_NOT_CONVERGED still fills the result. At 1/epsilon > 700, where alpha underflows, Newton returns the limit:
  * P_ii = min(p_i,q_i) and a product coupling of what is left; u and v are NaN then. */
 OTA_API ota_status ota_hamming(const double *p, const double *q, int64_t size, double epsilon,
-                               const ota_hamming_options *options, ota_hamming_result *result,
-                               ota_error *error);
+                               const ota_hamming_options *how, ota_hamming_result *result,
+                               const ota_analysis_options *options, ota_error *error);
 
-/* The debiased divergence: objective(p,q) - (objective(p,p) + objective(q,q)) / 2: 0 at p = q, total variation as epsilon -> 0,
- * ||p - q||_2^2 / 2 as epsilon -> infinity. `result`, or NULL, and the arrays of options are those of (p,q). [TOT-17] */
+/* The same problem, and the debiased result->divergence = objective(p,q) - (objective(p,p) + objective(q,q)) / 2: 0 at p = q,
+ * total variation as epsilon -> 0, ||p - q||_2^2 / 2 as epsilon -> infinity. [TOT-17] */
 OTA_API ota_status ota_hamming_divergence(const double *p, const double *q, int64_t size,
-                                          double epsilon, const ota_hamming_options *options,
-                                          double *divergence, ota_hamming_result *result,
-                                          ota_error *error);
+                                          double epsilon, const ota_hamming_options *how,
+                                          ota_hamming_result *result,
+                                          const ota_analysis_options *options, ota_error *error);
 
 /* ---- gauge: alignment of a matrix with row and column shifts --------------------------------
  *
@@ -118,11 +132,6 @@ typedef struct ota_gauge_options {
     ota_gauge_rule rule;
     double tolerance;   /* midrange: stop at residual <= (1 + tolerance) residual_lower; 0: 1e-6 */
     int64_t max_passes; /* Howard (0: 1000) and midrange (0: 100) */
-    const int *cancel;  /* NULL, or in place of the thread's (ota_analysis_limits) */
-    void (*progress)(void *user, const ota_progress *progress); /* after each pass: round counts
-                              them, residual = what is open yet, in units of the largest entry; 0
-                              while the centre is sought */
-    void *progress_user;
 } ota_gauge_options;
 
 /* What is wanted besides the figures; each NULL or an array of the caller. */
@@ -146,24 +155,23 @@ typedef struct ota_gauge_result {
     int64_t cycle_length; /* rows on the closed walk; 0 for the fast rule */
 } ota_gauge_result;
 
-/* Finds the shifts. options NULL: minimax. arrays NULL: figures only. OTA_NOT_CONVERGED (max_passes), OTA_CANCELLED and
+/* Finds the shifts. how NULL: minimax. arrays NULL: figures only. OTA_NOT_CONVERGED (max_passes), OTA_CANCELLED and
  * OTA_TIMEOUT fill everything: both bounds hold at any time, and the upper one is +inf where the matrix takes longer than 30
  * ms to be read once more (or was never read: then nothing else is filled); OTA_EINVAL and OTA_ENOMEM fill nothing. Ties go
  * to the lowest index. Time O(rows columns) a pass; Howard takes 1 to 20 passes on real data. */
-OTA_API ota_status ota_gauge(const ota_gauge_matrix *matrix, const ota_gauge_options *options,
+OTA_API ota_status ota_gauge(const ota_gauge_matrix *matrix, const ota_gauge_options *how,
                              const ota_gauge_arrays *arrays, ota_gauge_result *result,
-                             ota_error *error);
+                             const ota_analysis_options *options, ota_error *error);
 
 /* What the shifts leave: r = D - k - v, [rows, columns] in f64. [TOT-37] */
 OTA_API ota_status ota_gauge_rest(const ota_gauge_matrix *matrix, const double *row_shift,
-                                  const double *column_shift, double *rest, ota_error *error);
+                                  const double *column_shift, double *rest,
+                                  const ota_analysis_options *options, ota_error *error);
 
 /* A lower bound of the residual: *bound = R4 = max over pairs of rows of (max - min of D_i - D_k) / 4: R4 <= R <= 2 R4. Time
- * O(rows^2 columns): give the transpose of a tall matrix, whose R4 is the same. Of the options only
- * cancel and progress count (round = rows done). [DER-21] */
-OTA_API ota_status ota_gauge_four_cycle(const ota_gauge_matrix *matrix,
-                                        const ota_gauge_options *options, double *bound,
-                                        ota_error *error);
+ * O(rows^2 columns): give the transpose of a tall matrix, whose R4 is the same. [DER-21] */
+OTA_API ota_status ota_gauge_four_cycle(const ota_gauge_matrix *matrix, double *bound,
+                                        const ota_analysis_options *options, ota_error *error);
 
 /* How far positions end from where the common moves alone would have brought them [TOT-42]:
  *
@@ -179,26 +187,30 @@ typedef struct ota_gauge_chain {
     const double *column_shift; /* v [layers, columns] */
 } ota_gauge_chain;
 OTA_API ota_status ota_gauge_coherence(const ota_gauge_chain *chain, double *distance,
-                                       double *bound, ota_error *error);
+                                       double *bound, const ota_analysis_options *options,
+                                       ota_error *error);
 
 /* ---- composition of attention layers, and how many query dimensions one layer would need ------ */
 
 /* Two layers as one coupling: S = second first, second [rows, inner], first [inner, columns], both with rows that sum to 1
  * within 1e-6; coupling [rows, columns] overlaps neither. [TOT-62] */
 OTA_API ota_status ota_compose(const double *second, const double *first, int64_t rows,
-                               int64_t inner, int64_t columns, double *coupling, ota_error *error);
+                               int64_t inner, int64_t columns, double *coupling,
+                               const ota_analysis_options *options, ota_error *error);
 
 /* Logarithms of a coupling over its first column: ratio_ij = log S_i,j+1 - log S_i0: S [rows, columns] positive, columns >=
  * 2, ratio [rows, columns - 1]. S = softmax(Q K^T) with d dimensions if and only if this matrix has rank <= d, so d >=
  * min(rows, columns - 1) is never an obstruction. [TOT-61] */
 OTA_API ota_status ota_log_ratios(const double *coupling, int64_t rows, int64_t columns,
-                                  double *ratio, ota_error *error);
+                                  double *ratio, const ota_analysis_options *options,
+                                  ota_error *error);
 
 /* Rank by elimination with complete pivoting: pivots above tolerance * the first. matrix [rows, columns]
  * is overwritten; pivots [min(rows, columns)] receive the sizes of the pivots in order, 0 after the last.
  * Pivots are no singular values: they separate zero from nonzero, not energies. */
 OTA_API ota_status ota_rank(double *matrix, int64_t rows, int64_t columns, double tolerance,
-                            double *pivots, int64_t *rank, ota_error *error);
+                            double *pivots, int64_t *rank, const ota_analysis_options *options,
+                            ota_error *error);
 
 /* ---- Hilbert metric, contraction and rates of Sinkhorn --------------------------------------
  *
@@ -211,10 +223,11 @@ OTA_API ota_status ota_rank(double *matrix, int64_t rows, int64_t columns, doubl
 /* The Hilbert distance of x, y [size], finite and above 0. d_H <= eta means that some c has c <= x_i/y_i <= c e^eta for all i;
  * e^-eta <= x_i/y_i <= e^eta follows only where x and y have equal mass. [TOT-94, 95] */
 OTA_API ota_status ota_hilbert(const double *x, const double *y, int64_t size, double *distance,
-                               ota_error *error);
+                               const ota_analysis_options *options, ota_error *error);
 /* The Hilbert distance from logarithms, which may be any finite numbers. */
 OTA_API ota_status ota_hilbert_log(const double *log_x, const double *log_y, int64_t size,
-                                   double *distance, ota_error *error);
+                                   double *distance, const ota_analysis_options *options,
+                                   ota_error *error);
 
 typedef struct ota_contraction {
     double diameter;    /* Delta [TOT-96] */
@@ -226,7 +239,8 @@ typedef struct ota_contraction {
 /* How fast a kernel contracts. Time O(rows^2 columns): give the transpose of a tall kernel, whose figures are the same.
  * Allocates O(columns). */
 OTA_API ota_status ota_contraction_of(const double *log_kernel, int64_t rows, int64_t columns,
-                                      ota_contraction *contraction, ota_error *error);
+                                      ota_contraction *contraction,
+                                      const ota_analysis_options *options, ota_error *error);
 
 /* Diameter of the Hamming kernel on two symbols or more: 2 / epsilon exactly; its rate is
  * tanh(1 / (2 epsilon)). [TOT-102] */
@@ -262,12 +276,12 @@ typedef struct ota_scaling_run {
 } ota_scaling_run;
 OTA_API ota_status ota_scaling(const double *log_kernel, const double *p, const double *q,
                                int64_t rows, int64_t columns, ota_scaling_run *run,
-                               ota_error *error);
+                               const ota_analysis_options *options, ota_error *error);
 
 /* The rate of a history of errors: exp(slope of log errors over the last half of the history), at least 4 of them, all above 0.
  * [TOT-103] */
 OTA_API ota_status ota_rate_measured(const double *errors, int64_t count, double *rate,
-                                     ota_error *error);
+                                     const ota_analysis_options *options, ota_error *error);
 
 typedef struct ota_coupling_spectrum {
     double second;          /* sigma_2^2 of D_r^-1/2 P D_c^-1/2; sigma_1 = 1 */
@@ -283,7 +297,7 @@ typedef struct ota_coupling_spectrum {
  * (0: 100000) each, the result filled. Allocates O(rows + columns). */
 OTA_API ota_status ota_coupling_spectrum_of(const double *coupling, int64_t rows, int64_t columns,
                                             int64_t max_rounds, ota_coupling_spectrum *spectrum,
-                                            ota_error *error);
+                                            const ota_analysis_options *options, ota_error *error);
 
 /* The rate of elastic columns: max over the spectrum of |1 - lambda (1 - sigma^2)|, reached at one of its ends. [DER-07] */
 OTA_API double ota_rate_one_sided(double lambda, double second, double least);
@@ -316,11 +330,13 @@ typedef struct ota_divergence {
 /* How far `after` is from `before`, of probabilities [size] each. OTA_EINVAL for a negative number, one that is not finite,
  * or a sum other than 1; OTA_CANCELLED, OTA_TIMEOUT. The record is of use under OTA_OK alone. */
 OTA_API ota_status ota_divergence_of(const double *before, const double *after, int64_t size,
-                                     ota_divergence *divergence, ota_error *error);
+                                     ota_divergence *divergence,
+                                     const ota_analysis_options *options, ota_error *error);
 /* The same of softmax(logits / temperature), logits [size] each; temperature above 0. */
 OTA_API ota_status ota_divergence_of_logits(const void *before, const void *after, ota_type type,
                                             int64_t size, double temperature,
-                                            ota_divergence *divergence, ota_error *error);
+                                            ota_divergence *divergence,
+                                            const ota_analysis_options *options, ota_error *error);
 
 typedef struct ota_tail {
     int64_t index;   /* first index of the largest logit */
@@ -331,7 +347,8 @@ typedef struct ota_tail {
 
 /* What softmax(logits / temperature) leaves beside its largest entry; logits [size]. */
 OTA_API ota_status ota_tail_of(const void *logits, ota_type type, int64_t size, double temperature,
-                               ota_tail *tail, ota_error *error);
+                               ota_tail *tail, const ota_analysis_options *options,
+                               ota_error *error);
 
 typedef struct ota_logit_change {
     double max_change;  /* ||z' - z||_inf [TOT-81] */
@@ -342,7 +359,8 @@ typedef struct ota_logit_change {
 
 /* How far the logits [size] themselves moved. */
 OTA_API ota_status ota_logit_change_of(const void *before, const void *after, ota_type type,
-                                       int64_t size, ota_logit_change *change, ota_error *error);
+                                       int64_t size, ota_logit_change *change,
+                                       const ota_analysis_options *options, ota_error *error);
 
 typedef struct ota_rank_change {
     const int64_t *counts; /* [count], each at least 1 and at most V */
@@ -356,7 +374,8 @@ typedef struct ota_rank_change {
 
 /* How the order of the entries changed: give logits or probabilities. Allocates 48 V bytes; time O(V). */
 OTA_API ota_status ota_rank_change_of(const void *before, const void *after, ota_type type,
-                                      int64_t size, ota_rank_change *change, ota_error *error);
+                                      int64_t size, ota_rank_change *change,
+                                      const ota_analysis_options *options, ota_error *error);
 
 typedef struct ota_state_change {
     double norm_change;           /* ||h' - h||_2 */
@@ -367,7 +386,8 @@ typedef struct ota_state_change {
 
 /* How far a state h moved to h', [size] each. */
 OTA_API ota_status ota_state_change_of(const void *before, const void *after, ota_type type,
-                                       int64_t size, ota_state_change *change, ota_error *error);
+                                       int64_t size, ota_state_change *change,
+                                       const ota_analysis_options *options, ota_error *error);
 
 /* Mean, sample standard deviation (divisor count - 1; NaN for one value) and quantiles (linear between
  * order statistics) of finite values. With m_k = mean (x - mean)^k: skewness m_3 / m_2^1.5 and excess
@@ -378,7 +398,7 @@ typedef struct ota_summary {
     double skewness, kurtosis;
 } ota_summary;
 OTA_API ota_status ota_summary_of(const double *values, int64_t count, ota_summary *summary,
-                                  ota_error *error);
+                                  const ota_analysis_options *options, ota_error *error);
 
 /* ---- geometry of the softmax: potential, duality, Fisher information, advantage ---------------
  *
@@ -395,13 +415,16 @@ OTA_API ota_status ota_summary_of(const double *values, int64_t count, ota_summa
 
 /* The potential of a row: *potential = phi; weights [size] or NULL = p*. */
 OTA_API ota_status ota_softmax_potential(const double *scores, int64_t size, double temperature,
-                                         double *potential, double *weights, ota_error *error);
+                                         double *potential, double *weights,
+                                         const ota_analysis_options *options, ota_error *error);
 /* The objective at p: *objective = J(p), 0 log 0 = 0. The value function V(s) is -phi and its gradient is -p*. */
 OTA_API ota_status ota_softmax_objective(const double *p, const double *scores, int64_t size,
-                                         double temperature, double *objective, ota_error *error);
+                                         double temperature, double *objective,
+                                         const ota_analysis_options *options, ota_error *error);
 /* The dual at lambda: *value = lambda - tau sum_j exp((s_j + lambda)/tau - 1). */
 OTA_API ota_status ota_softmax_dual(const double *scores, int64_t size, double temperature,
-                                    double lambda, double *value, ota_error *error);
+                                    double lambda, double *value,
+                                    const ota_analysis_options *options, ota_error *error);
 
 /* Fenchel's inequality of f and phi at (p, s), and where s lies against the subdifferential of f. */
 typedef struct ota_fenchel {
@@ -412,26 +435,31 @@ typedef struct ota_fenchel {
                           (and p > 0 everywhere) */
 } ota_fenchel;
 OTA_API ota_status ota_fenchel_of(const double *p, const double *scores, int64_t size,
-                                  double temperature, ota_fenchel *fenchel, ota_error *error);
+                                  double temperature, ota_fenchel *fenchel,
+                                  const ota_analysis_options *options, ota_error *error);
 
 /* The advantage of every entry, and the gradient: advantage [size] = A; gradient [size] = dL/ds; either may be NULL. A step
  * against the gradient raises s_j if and only if A_j > 0. */
 OTA_API ota_status ota_advantage(const double *p, const double *utility, int64_t size,
                                  double temperature, double *advantage, double *gradient,
-                                 ota_error *error);
+                                 const ota_analysis_options *options, ota_error *error);
 /* The Fisher matrix times a vector: product [size] = F x. */
 OTA_API ota_status ota_fisher_product(const double *p, const double *x, int64_t size,
-                                      double temperature, double *product, ota_error *error);
+                                      double temperature, double *product,
+                                      const ota_analysis_options *options, ota_error *error);
 /* The Fisher matrix: fisher [size, size] = F, of rank (number of p > 0) - 1 = *rank; fisher or rank may be NULL. */
 OTA_API ota_status ota_fisher_matrix(const double *p, int64_t size, double temperature,
-                                     double *fisher, int64_t *rank, ota_error *error);
+                                     double *fisher, int64_t *rank,
+                                     const ota_analysis_options *options, ota_error *error);
 /* The Jacobian of the softmax: jacobian [size, size], dp_k/ds_j = p_k (delta_kj - p_j) / tau, symmetric. */
 OTA_API ota_status ota_softmax_jacobian(const double *p, int64_t size, double temperature,
-                                        double *jacobian, ota_error *error);
+                                        double *jacobian, const ota_analysis_options *options,
+                                        ota_error *error);
 /* The natural gradient step: step [size] = -F^+ dL/ds = tau (u - mean of u) over p > 0, 0 elsewhere, F^+ the pseudo-inverse
  * (F has no inverse: F 1 = 0). Needs no division by p, so saturation does no harm. [LIT-29] */
 OTA_API ota_status ota_natural_gradient(const double *p, const double *utility, int64_t size,
-                                        double temperature, double *step, ota_error *error);
+                                        double temperature, double *step,
+                                        const ota_analysis_options *options, ota_error *error);
 
 /* ---- certificates of a coupling: how far it can move, and what it keeps -----------------------
  *
@@ -468,7 +496,7 @@ typedef struct ota_score_bounds {
  * NULL: 2 tanh(osc_i / (4 tau)). */
 OTA_API ota_status ota_score_bounds_of(const ota_score_pair *pair, double residual,
                                        double *row_bounds, ota_score_bounds *bounds,
-                                       ota_error *error);
+                                       const ota_analysis_options *options, ota_error *error);
 
 typedef struct ota_score_change {
     double l1;       /* ||P - Q||_1 */
@@ -480,7 +508,7 @@ typedef struct ota_score_change {
 /* How far two plans are apart. coupling, other: P, Q. */
 OTA_API ota_status ota_score_change_of(const ota_score_pair *pair, const double *coupling,
                                        const double *other, ota_score_change *change,
-                                       ota_error *error);
+                                       const ota_analysis_options *options, ota_error *error);
 
 /* Bounds of ||P V - Q W||_{inf,2}, the largest 2-norm of a row, V, W [keys, width]. */
 typedef struct ota_output_bounds {
@@ -495,16 +523,19 @@ typedef struct ota_output_bounds {
 /* How far outputs can move. Time O(keys^2 width), for the diameter. */
 OTA_API ota_status ota_output_bounds_of(const ota_score_bounds *scores, const double *values,
                                         const double *other, int64_t keys, int64_t width,
-                                        ota_output_bounds *bounds, ota_error *error);
+                                        ota_output_bounds *bounds,
+                                        const ota_analysis_options *options, ota_error *error);
 
 /* The largest 2-norm of a row: *norm = ||x - y||_{inf,2} of x, y [rows, width]; y NULL: of x. */
 OTA_API ota_status ota_row_norm(const double *x, const double *y, int64_t rows, int64_t width,
-                                double *norm, ota_error *error);
+                                double *norm, const ota_analysis_options *options,
+                                ota_error *error);
 
 /* How far outputs lie outside of the hull of the values: *excess = how far the furthest entry of output [rows, width] lies
  * outside [min_j V_jk, max_j V_jk], 0 if none does: with nonnegative rows of sum 1 none may, beyond rounding. [CETA-13] */
 OTA_API ota_status ota_hull_excess(const double *output, const double *values, int64_t rows,
-                                   int64_t keys, int64_t width, double *excess, ota_error *error);
+                                   int64_t keys, int64_t width, double *excess,
+                                   const ota_analysis_options *options, ota_error *error);
 
 /* T(X) = (1 - alpha) X + alpha A X, A row-stochastic and FIXED, alpha in [0, 1]. */
 typedef struct ota_mixing {
@@ -516,7 +547,8 @@ typedef struct ota_mixing {
 /* How much a mixing step stretches a distance: *ratio = ||T(X) - T(Y)||_{inf,2} / ||X - Y||_{inf,2}, at most 1; X, Y [keys,
  * width]; 0 for X = Y. [CETA-14, 15] */
 OTA_API ota_status ota_nonexpansion(const ota_mixing *mixing, const double *x, const double *y,
-                                    int64_t width, double *ratio, ota_error *error);
+                                    int64_t width, double *ratio,
+                                    const ota_analysis_options *options, ota_error *error);
 
 typedef struct ota_receiver {
     double total;   /* sum of the masses: rows [CETA-19] */
@@ -527,20 +559,29 @@ typedef struct ota_receiver {
 
 /* The mass that keys receive: mass [keys] = A^T 1 of a row-stochastic A [rows, keys]. */
 OTA_API ota_status ota_receiver_of(const double *coupling, int64_t rows, int64_t keys, double *mass,
-                                   ota_receiver *receiver, ota_error *error);
+                                   ota_receiver *receiver, const ota_analysis_options *options,
+                                   ota_error *error);
 /* How far attention moves the mean: shift [width] = mean over rows of A V - mean over keys of V = (mass - rows/keys)^T V /
  * rows, whatever the rows are as long as mass = A^T 1. [CETA-12] */
 OTA_API ota_status ota_mean_shift(const double *mass, const double *values, int64_t rows,
-                                  int64_t keys, int64_t width, double *shift, ota_error *error);
+                                  int64_t keys, int64_t width, double *shift,
+                                  const ota_analysis_options *options, ota_error *error);
+
+/* Permutations and their weights. */
+typedef struct ota_permutations {
+    int64_t capacity; /* terms that there is room for */
+    double *weights;  /* [capacity] */
+    int64_t *columns; /* [capacity, size]: row i of term t sits on column columns[t, i] */
+    int64_t count;    /* set: terms */
+    double rest;      /* set: the mass per row that is left */
+} ota_permutations;
 
 /* A coupling as a sum of permutations: P = sum_t weights_t permutation_t + rest, for P [size, size] whose rows and columns
- * sum to 1 within 1e-6: weights [capacity], columns [capacity, size]: row i of term t sits on column columns[t, i]. Terms
- * come with falling weight, roughly (each at least half of what is possible), so a small capacity keeps the best of it;
- * (size - 1)^2 + 1 suffices for an exactly doubly stochastic P. *count is their number, *rest the mass per row that is left.
- * Allocates 8 size^2 bytes and some. [CETA-05] */
-OTA_API ota_status ota_birkhoff(const double *coupling, int64_t size, int64_t capacity,
-                                double *weights, int64_t *columns, int64_t *count, double *rest,
-                                ota_error *error);
+ * sum to 1 within 1e-6. Terms come with falling weight, roughly (each at least half of what is possible), so a small capacity
+ * keeps the best of it; (size - 1)^2 + 1 suffices for an exactly doubly stochastic P. Allocates 8 size^2 bytes and some.
+ * [CETA-05] */
+OTA_API ota_status ota_birkhoff(const double *coupling, int64_t size, ota_permutations *terms,
+                                const ota_analysis_options *options, ota_error *error);
 
 /* Whether earlier rows see later keys: *leak = max over rows i < position of ||P_i - P'_i||_1, P' the plan after the scores
  * of every later query and key were moved by +-move: 0 for free, prefix and online columns under a causal support, above 0
@@ -609,12 +650,12 @@ typedef struct ota_lipschitz {
 /* How far p' is from p, and its two bounds; z = before, z' = after, [size] each, T = temperature above 0. */
 OTA_API ota_status ota_lipschitz_of(const void *before, const void *after, ota_type type,
                                     int64_t size, double temperature, ota_lipschitz *lipschitz,
-                                    ota_error *error);
+                                    const ota_analysis_options *options, ota_error *error);
 
 /* The norm of the softmax's Jacobian: ||J||_{inf->1} = max over sets A of 4 p(A) (1 - p(A)), J the Jacobian at temperature
  * 1: lower = upper = it where max p >= 1/2 or size <= 20, else bounds. [TOT-22] */
 OTA_API ota_status ota_jacobian_norm(const double *p, int64_t size, double *lower, double *upper,
-                                     ota_error *error);
+                                     const ota_analysis_options *options, ota_error *error);
 
 /* The linear probe z = W^T h, given as its transpose [size, width]: row j is token j's direction. */
 typedef struct ota_probe {
@@ -625,12 +666,14 @@ typedef struct ota_probe {
 } ota_probe;
 /* Measures a probe: directions [size, width]. Allocates width numbers. */
 OTA_API ota_status ota_probe_of(const void *directions, ota_type type, int64_t size, int64_t width,
-                                ota_probe *probe, ota_error *error);
+                                ota_probe *probe, const ota_analysis_options *options,
+                                ota_error *error);
 /* How far predictions can drift: *printed = min(2, norm sum_l steps_l) bounds ||p^L - p^0||_1 after `layers` moves of
  * 2-norms steps_l [TOT-24, 26]; *sharp = 2 tanh(diameter sum_l steps_l / 4) does too [DER-20]. The tightness ratio of one
  * step [TOT-27] is ||p' - p||_1 / (norm step). */
 OTA_API ota_status ota_drift_bound(const ota_probe *probe, const double *steps, int64_t layers,
-                                   double *printed, double *sharp, ota_error *error);
+                                   double *printed, double *sharp,
+                                   const ota_analysis_options *options, ota_error *error);
 
 /* A step seen from index 1 = the first largest of z; eps = 1 - p_1, eps' = 1 - p'_1, at the same index. */
 typedef struct ota_saturation {
@@ -647,14 +690,14 @@ typedef struct ota_saturation {
 } ota_saturation;
 OTA_API ota_status ota_saturation_of(const void *before, const void *after, ota_type type,
                                      int64_t size, double temperature, ota_saturation *saturation,
-                                     ota_error *error);
+                                     const ota_analysis_options *options, ota_error *error);
 /* Is it a saturation event? 1 if both tails are below `tail` (the sources' p_max > 0.9999 is tail 1e-4) and tv below `tv`.
  * [TOT-29] */
 OTA_API int ota_saturation_event(const ota_saturation *saturation, double tail, double tv);
-/* How many rows are saturated: *fraction of rows of scores [rows, columns] with 1 - max p < tail. [TOT-35] */
-OTA_API ota_status ota_saturated_fraction(const void *scores, ota_type type, int64_t rows,
-                                          int64_t columns, double temperature, double tail,
-                                          double *fraction, ota_error *error);
+/* How many rows are saturated: *fraction of rows of scores with 1 - max p < tail. [TOT-35] */
+OTA_API ota_status ota_saturated_fraction(const ota_matrix *scores, double temperature, double tail,
+                                          double *fraction, const ota_analysis_options *options,
+                                          ota_error *error);
 
 /* What max p and min p can be if max z - min z = range, size >= 2; all four are attained. [TOT-31] */
 typedef struct ota_softmax_limits {
@@ -680,7 +723,7 @@ typedef struct ota_uniformity {
 /* How far p is from uniform, with the bounds that its entropy, its least entry and the range of its logits [size] give. */
 OTA_API ota_status ota_uniformity_of(const void *logits, ota_type type, int64_t size,
                                      double temperature, ota_uniformity *uniformity,
-                                     ota_error *error);
+                                     const ota_analysis_options *options, ota_error *error);
 
 /* ---- layers and blocks -------------------------------------------------------------------------
  *
@@ -704,7 +747,8 @@ typedef struct ota_norm {
 /* LayerNorm: y_i = gamma * (u_i - mean) / sigma_i + beta, sigma_i = sqrt(||u_i - mean||^2 / width + epsilon).
  * u, y [rows, width], y may be u; sigma [rows] or NULL. [TOT-56] */
 OTA_API ota_status ota_layernorm(const double *u, int64_t rows, int64_t width, const ota_norm *norm,
-                                 double *y, double *sigma, ota_error *error);
+                                 double *y, double *sigma, const ota_analysis_options *options,
+                                 ota_error *error);
 
 typedef struct ota_norm_gradients {
     const double *dy;       /* [rows, width] */
@@ -714,12 +758,13 @@ typedef struct ota_norm_gradients {
 /* The gradients of LayerNorm. beta is not read. [TOT-57] */
 OTA_API ota_status ota_layernorm_backward(const double *u, int64_t rows, int64_t width,
                                           const ota_norm *norm, const ota_norm_gradients *gradients,
-                                          ota_error *error);
+                                          const ota_analysis_options *options, ota_error *error);
 
 /* The Jacobian of LayerNorm without gamma and beta: jacobian [width, width] of u -> (u - mean) / sigma: (I - 1 1^T/d)/sigma
  * - c c^T/(sigma^3 d). [TOT-57] */
 OTA_API ota_status ota_layernorm_jacobian(const double *u, int64_t width, double epsilon,
-                                          double *jacobian, ota_error *error);
+                                          double *jacobian, const ota_analysis_options *options,
+                                          ota_error *error);
 
 typedef struct ota_layernorm_spectrum {
     double sigma;
@@ -735,32 +780,34 @@ typedef struct ota_layernorm_spectrum {
     double global_printed, global_exact;
 } ota_layernorm_spectrum;
 
-/* The spectrum of LayerNorm's Jacobian at u [width], and its norms; gamma [width] or NULL, workspace [width]. [TOT-58, 59] */
-OTA_API ota_status ota_layernorm_geometry(const double *u, int64_t width, const double *gamma,
-                                          double epsilon, double *workspace,
-                                          ota_layernorm_spectrum *spectrum, ota_error *error);
+/* The spectrum of LayerNorm's Jacobian at u [width], and its norms; workspace [width]. beta is not read, here and
+ * below. [TOT-58, 59] */
+OTA_API ota_status ota_layernorm_geometry(const double *u, int64_t width, const ota_norm *norm,
+                                          double *workspace, ota_layernorm_spectrum *spectrum,
+                                          const ota_analysis_options *options, ota_error *error);
 
 /* How far LayerNorm brings two tokens apart: ||LN(u) - LN(v)||_2. printed: ||gamma||_inf ||u - v|| / min(sigma_u, sigma_v);
  * sharp: ||gamma||_inf 2 ||c_u - c_v|| / (sigma_u + sigma_v), which needs nothing about the path between
  * them. workspace [2 width]. [TOT-59, 60] */
 OTA_API ota_status ota_layernorm_change(const double *u, const double *v, int64_t width,
-                                        const double *gamma, double epsilon, double *workspace,
-                                        ota_change *change, ota_error *error);
+                                        const ota_norm *norm, double *workspace, ota_change *change,
+                                        const ota_analysis_options *options, ota_error *error);
 
 /* RMSNorm, y_i = gamma * u_i / rho_i, rho_i = sqrt(||u_i||^2 / width + epsilon): LayerNorm without the mean.
  * u, y [rows, width], y may be u; rho [rows] or NULL. [TOT-56] */
 OTA_API ota_status ota_rmsnorm(const double *u, int64_t rows, int64_t width, const ota_norm *norm,
-                               double *y, double *rho, ota_error *error);
+                               double *y, double *rho, const ota_analysis_options *options,
+                               ota_error *error);
 /* The spectrum of RMSNorm's Jacobian, as ota_layernorm_geometry with sigma = rho: `parallel` is the eigenvalue on u,
  * `perpendicular` has width - 1 directions (width at u = 0), and none has eigenvalue 0; the supremum over inputs lies at 0.
  * [TOT-58, 59] */
-OTA_API ota_status ota_rmsnorm_geometry(const double *u, int64_t width, const double *gamma,
-                                        double epsilon, ota_layernorm_spectrum *spectrum,
-                                        ota_error *error);
+OTA_API ota_status ota_rmsnorm_geometry(const double *u, int64_t width, const ota_norm *norm,
+                                        ota_layernorm_spectrum *spectrum,
+                                        const ota_analysis_options *options, ota_error *error);
 /* How far RMSNorm brings two tokens apart, as ota_layernorm_change with u and v in place of c_u and c_v. [TOT-59, 60] */
 OTA_API ota_status ota_rmsnorm_change(const double *u, const double *v, int64_t width,
-                                      const double *gamma, double epsilon, ota_change *change,
-                                      ota_error *error);
+                                      const ota_norm *norm, ota_change *change,
+                                      const ota_analysis_options *options, ota_error *error);
 
 /* Tokens that their positions p are added to. */
 typedef struct ota_absolute_positions {
@@ -774,7 +821,8 @@ typedef struct ota_absolute_positions {
  * four terms: costs [tokens, tokens]; parts [4, tokens, tokens] or NULL: content-content, content-position,
  * position-content, position-position. workspace [4 tokens head_width]. [TOT-49] */
 OTA_API ota_status ota_absolute_costs(const ota_absolute_positions *of, double *workspace,
-                                      double *costs, double *parts, ota_error *error);
+                                      double *costs, double *parts,
+                                      const ota_analysis_options *options, ota_error *error);
 
 typedef enum ota_bias_place { OTA_BIAS_INSIDE = 0, OTA_BIAS_OUTSIDE } ota_bias_place;
 
@@ -789,21 +837,23 @@ typedef struct ota_relative_positions {
 /* Costs with relative positions. inside: costs_ij = -(q_i k_j^T + b_(i-j)) / temperature; outside: -q_i k_j^T / temperature
  * - b_(i-j). costs [queries, keys]. [TOT-50] */
 OTA_API ota_status ota_relative_costs(const ota_relative_positions *of, double *costs,
-                                      ota_error *error);
+                                      const ota_analysis_options *options, ota_error *error);
 
 /* ALiBi's bias as a matrix: bias_ij = -slope |i + offset - j|; with `causal`, -slope (i + offset - j), and -inf where that
  * distance is negative. bias [queries, keys]; slopes: ota_alibi_slopes. [LIT-32] */
 OTA_API ota_status ota_alibi_bias(double slope, int64_t queries, int64_t keys, int64_t offset,
-                                  int causal, double *bias, ota_error *error);
+                                  int causal, double *bias, const ota_analysis_options *options,
+                                  ota_error *error);
 
 /* The rotation R(position) that ota_rope applies: 2 x 2 blocks at angles position * base^(-2k/width);
  * rotation [width, width], width even; base 0 means 10000. [TOT-51, 52] */
 OTA_API ota_status ota_rope_matrix(int64_t width, double position, double base, double *rotation,
-                                   ota_error *error);
+                                   const ota_analysis_options *options, ota_error *error);
 
 /* The context of one row: context [values_width] = sum_j p_j v_j; p [keys] of sum 1, values [keys, values_width]. [LIT-15] */
 OTA_API ota_status ota_context(const double *p, const double *values, int64_t keys,
-                               int64_t values_width, double *context, ota_error *error);
+                               int64_t values_width, double *context,
+                               const ota_analysis_options *options, ota_error *error);
 
 /* The chain rule around the weights of one head, O = P V, S = scale Q K^T: dP = dO V^T, dV = P^T dO,
  * dQ = scale dS K, dK = scale dS^T Q. What lies between dP and dS is the plan's own backward. Outputs that
@@ -819,7 +869,8 @@ typedef struct ota_head_chain {
     double *dp;            /* [queries, keys] */
     double *dq, *dk, *dv;  /* like q, k, v */
 } ota_head_chain;
-OTA_API ota_status ota_head_chain_rule(const ota_head_chain *chain, ota_error *error);
+OTA_API ota_status ota_head_chain_rule(const ota_head_chain *chain,
+                                       const ota_analysis_options *options, ota_error *error);
 
 /* Multi-head attention with its projections. For head h, whose columns of W_Q, W_K, W_V lie side by side
  * and whose rows of W_O lie one below the other:
@@ -892,7 +943,8 @@ OTA_API ota_status ota_attention_block(const ota_residual_block *block, const do
  * to 1 within 1e-6: every row stays in the hull of X's rows, and with column sums 1 the mean over tokens stays as well. x, y
  * [tokens, width], not overlapping. [CETA-28] */
 OTA_API ota_status ota_identity_core(const double *coupling, const double *x, int64_t tokens,
-                                     int64_t width, double alpha, double *y, ota_error *error);
+                                     int64_t width, double alpha, double *y,
+                                     const ota_analysis_options *options, ota_error *error);
 
 /* What multi-head attention keeps of the mean over tokens. Largest over features or keys: */
 typedef struct ota_attention_means {
@@ -983,7 +1035,7 @@ OTA_API ota_status ota_projected_block_change(const ota_attention_layer *layer,
 /* The spectral norm ||A||_2 of a [rows, columns] with `row_stride`, from above: (tr (A^T A)^k)^(1/2k) for k = 2^s, until the
  * excess is below 1e-9 of it. workspace [2 min(rows, columns)^2]; O(min^3) time a doubling. */
 OTA_API double ota_spectral_norm(const double *a, int64_t rows, int64_t columns, int64_t row_stride,
-                                 double *workspace);
+                                 double *workspace, const ota_analysis_options *options);
 
 /* ---- evolution: what a model predicts after each layer -----------------------------------------
  *
@@ -1092,12 +1144,12 @@ typedef struct ota_evolution {
     ota_prediction *predictions;  /* [states, positions], or NULL */
     int threads;                  /* 0: 1; more are started for the call */
     const ota_executor *executor; /* NULL, or what runs it in place of own threads */
-    const int *cancel;            /* NULL, or in place of the thread's (ota_analysis_limits) */
 } ota_evolution;
 /* Bytes that ota_evolve allocates: four rows and a scratch a thread. */
 OTA_API size_t ota_evolve_bytes(int64_t vocabulary, int threads);
 /* Measures all transitions and predictions of a block. OTA_EINVAL for logits that are not finite, OTA_ENOMEM. */
-OTA_API ota_status ota_evolve(const ota_evolution *evolution, ota_error *error);
+OTA_API ota_status ota_evolve(const ota_evolution *evolution, const ota_analysis_options *options,
+                              ota_error *error);
 
 /* States [tokens, width] of one layer. */
 typedef struct ota_state_cloud {
@@ -1108,9 +1160,9 @@ typedef struct ota_state_cloud {
 } ota_state_cloud;
 /* How the states of a layer lie. norms [tokens] or NULL: ||h_i||_2. participation costs O(min(tokens, width)^2 max(tokens,
  * width)) and is left NaN where `participation` is 0. */
-OTA_API ota_status ota_state_cloud_of(const void *states, ota_type type, int64_t tokens,
-                                      int64_t width, int participation, double *norms,
-                                      ota_state_cloud *cloud, ota_error *error);
+OTA_API ota_status ota_state_cloud_of(const ota_matrix *states, int participation, double *norms,
+                                      ota_state_cloud *cloud, const ota_analysis_options *options,
+                                      ota_error *error);
 
 /* One entry of states [tokens, width] that is large against the rest: a massive activation is some thousand times the
  * median [sun2024]. */
@@ -1123,8 +1175,8 @@ typedef struct ota_outlier {
  * among equals. kurtosis [tokens] or NULL: of the coordinates of a state less their mean, E x^4 / (E x^2)^2 - 3, which is 0
  * for a normal distribution and width - 5 or so for one coordinate alone [elhage2023]; NaN where all are equal. Allocates 8
  * tokens width bytes. */
-OTA_API ota_status ota_outliers_of(const void *states, ota_type type, int64_t tokens, int64_t width,
-                                   int64_t count, ota_outlier *largest, double *kurtosis,
+OTA_API ota_status ota_outliers_of(const ota_matrix *states, int64_t count, ota_outlier *largest,
+                                   double *kurtosis, const ota_analysis_options *options,
                                    ota_error *error);
 
 /* ---- evolution: attention of one head ----------------------------------------------------------
@@ -1143,8 +1195,8 @@ typedef struct ota_pattern {
     int64_t rows;        /* rows of positive mass */
 } ota_pattern;
 /* Measures one head's weights. threshold 0: 0.3. mass [keys] or NULL: column sums. Allocates 24 keys bytes. */
-OTA_API ota_status ota_pattern_of(const void *weights, ota_type type, int64_t queries, int64_t keys,
-                                  double threshold, double *mass, ota_pattern *pattern,
+OTA_API ota_status ota_pattern_of(const ota_matrix *weights, double threshold, double *mass,
+                                  ota_pattern *pattern, const ota_analysis_options *options,
                                   ota_error *error);
 
 /* ---- evolution: what a head does ----------------------------------------------------------------
@@ -1198,7 +1250,7 @@ typedef struct ota_head_scores {
 } ota_head_scores;
 /* Scores what a head does. Time O(tokens^2). Allocates 96 tokens bytes. */
 OTA_API ota_status ota_head_scores_of(const ota_head_view *view, ota_head_scores *scores,
-                                      ota_error *error);
+                                      const ota_analysis_options *options, ota_error *error);
 
 /* ---- evolution: figures over many transitions --------------------------------------------------- */
 
@@ -1214,7 +1266,7 @@ typedef struct ota_figure {
  * may be shorter). resamples 0: 1000. The seed decides every draw. Allocates 16 count bytes, 16 resamples bytes and some. */
 OTA_API ota_status ota_figure_of(const double *values, int64_t count, int64_t unit,
                                  int64_t resamples, int64_t seed, ota_figure *figure,
-                                 ota_error *error);
+                                 const ota_analysis_options *options, ota_error *error);
 
 typedef struct ota_measured_changes {
     const double *l1;    /* [count] */
@@ -1233,7 +1285,8 @@ typedef struct ota_tightness {
 /* How tight the bound of the probe is. ratios [count] or NULL. The rest as in ota_figure_of. */
 OTA_API ota_status ota_tightness_of(const ota_measured_changes *changes, int64_t unit,
                                     int64_t resamples, int64_t seed, double *ratios,
-                                    ota_tightness *tightness, ota_error *error);
+                                    ota_tightness *tightness, const ota_analysis_options *options,
+                                    ota_error *error);
 
 /* The ranges of layers of Table 1: 1-4, 5-8, 9-12, 13-24, 25-48, layers counted from 1, cut at `layers`; deeper models go on
  * doubling (49-96, ...). first and last of range `index` are set, or 0 is returned past the end. [TOT-84] */
@@ -1250,7 +1303,8 @@ typedef struct ota_power_law {
     int64_t count;    /* pairs used; NaN above for fewer than 2 depths */
 } ota_power_law;
 OTA_API ota_status ota_power_law_of(const double *depths, const double *values, int64_t count,
-                                    ota_power_law *law, ota_error *error);
+                                    ota_power_law *law, const ota_analysis_options *options,
+                                    ota_error *error);
 
 /* Does a series rise? [TOT-91] */
 typedef struct ota_trend {
@@ -1261,7 +1315,7 @@ typedef struct ota_trend {
     double z;   /* S less its sign over its deviation, ties counted; NaN for a constant */
 } ota_trend;
 OTA_API ota_status ota_trend_of(const double *values, int64_t count, ota_trend *trend,
-                                ota_error *error);
+                                const ota_analysis_options *options, ota_error *error);
 
 /* ---- evolution: saturation events ---------------------------------------------------------------- */
 
@@ -1285,11 +1339,12 @@ typedef struct ota_event_summary {
  * counts, or NULL. */
 OTA_API ota_status ota_events_of(const uint8_t *events, int64_t transitions, int64_t positions,
                                  int64_t *by_layer, int64_t *run_lengths,
-                                 ota_event_summary *summary, ota_error *error);
+                                 ota_event_summary *summary, const ota_analysis_options *options,
+                                 ota_error *error);
 
 /* Pearson correlation of two yes-no series (phi): events with punctuation. NaN if one never varies. */
 OTA_API ota_status ota_phi_of(const uint8_t *a, const uint8_t *b, int64_t count, double *phi,
-                              ota_error *error);
+                              const ota_analysis_options *options, ota_error *error);
 
 /* What a token's text is, bits of a sum; leading and trailing white space does not count. */
 typedef enum ota_token_set {

@@ -102,9 +102,9 @@ static bool reader_has_gone(int cause) {
 int main(int argc, char **argv) {
     install_handlers();
     cli_memory_watch();
-    cli_context context = {.warnings = json_array(), .cancel = &interrupted};
-    /* Measures that take no flag of their own; other threads say so too. */
-    ota_analysis_limits(&interrupted, 0);
+    cli_context context = {.warnings = json_array(),
+                           .cancel = &interrupted,
+                           .analysis = {.size = sizeof context.analysis, .cancel = &interrupted}};
     int code = run(&context, argc, argv);
     if (cli_memory_short()) code = fail_short(&context, code);
     if (code != 0) cli_report_failure(&context, code);

@@ -21,7 +21,7 @@
 #include "program/files/files.h"
 #include "program/files/files_formats.h"
 #include "program/settings.h"
-#include "otattn.h"
+#include "otattn_analysis.h"
 
 enum { CLI_EXIT_OK = 0, CLI_EXIT_NUMERIC = 3, CLI_EXIT_INTERRUPTED = 130 };
 enum { CLI_MAX_OPERANDS = 4 };
@@ -41,9 +41,10 @@ typedef struct cli_context {
     json_t *failure;    /* further keys of the failure's JSON object (a certificate), or NULL */
     json_t *warnings;   /* array of sentences; cli_warn adds */
     const int *cancel;  /* becomes 1 at Ctrl-C */
-    cli_store *store;   /* arrays read so far */
-    cli_share share;    /* of the processes of --shard; ranks 0 without */
-    bool interrupted;   /* a result was printed, but Ctrl-C cut it short: exit 130 */
+    ota_analysis_options analysis; /* with `cancel`, for calls of the analysis */
+    cli_store *store;              /* arrays read so far */
+    cli_share share;               /* of the processes of --shard; ranks 0 without */
+    bool interrupted;              /* a result was printed, but Ctrl-C cut it short: exit 130 */
 } cli_context;
 
 /* ---- the two tables (table.c) ---- */

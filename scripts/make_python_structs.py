@@ -62,12 +62,13 @@ LETTERS = {
     "ctypes.c_double": "d",
     "ctypes.c_char_p": "s",
     "ctypes.c_void_p": "p",
+    "options": "o",
 }
 HEAD = '''"""The structs, constants and calls of the C headers, written by scripts/make_python_structs.py.
 
 Do not edit. A call is its result and its arguments, one letter each: n nothing, a Array, t Text, b bool,
-i int, u unsigned, l int64, z size_t, d double, s text, p pointer; then the names of the arguments that are
-numbers.
+i int, u unsigned, l int64, z size_t, d double, s text, p pointer, o options of the analysis; then the names
+of the arguments that are numbers.
 """
 
 import ctypes
@@ -149,7 +150,8 @@ class Reader:
                 match = re.fullmatch(r"(.*?)(\w+)", argument.strip())
                 if match is None:
                     raise SystemExit(f"cannot read {argument!r} of {name}")
-                taken.append((match[2], self.type_of(match[1])))
+                options = match[1].strip() == "const ota_analysis_options *"
+                taken.append((match[2], "options" if options else self.type_of(match[1])))
         self.calls.append((name, self.type_of(result), taken))
 
     def read(self, text: str) -> None:

@@ -19,11 +19,11 @@ typedef struct search {
 } search;
 
 /* Breadth first from `row` to a free column; then the path is turned over. */
-static bool augment(const search *s, int64_t row) {
+static bool augment(const search *s, int64_t row, const analysis_call *call) {
     for (int64_t j = 0; j < s->size; j++) s->came_from[j] = -1;
     int64_t head = 0, tail = 0;
     s->queue[tail++] = row;
-    while (head < tail && ota_analysis_goes_on()) {
+    while (head < tail && ota_analysis_goes_on(call)) {
         const int64_t i = s->queue[head++];
         for (int64_t j = 0; j < s->size; j++) {
             if (s->came_from[j] >= 0 || s->left[i * s->size + j] < s->threshold) continue;
@@ -45,7 +45,7 @@ static bool augment(const search *s, int64_t row) {
 }
 
 /* Completes the matching at the threshold, after dropping the pairs that fell below it. */
-static bool complete(const search *s) {
+static bool complete(const search *s, const analysis_call *call) {
     for (int64_t i = 0; i < s->size; i++) {
         const int64_t j = s->column_of[i];
         if (j >= 0 && s->left[i * s->size + j] < s->threshold) {
@@ -54,35 +54,37 @@ static bool complete(const search *s) {
         }
     }
     for (int64_t i = 0; i < s->size; i++) {
-        if (s->column_of[i] < 0 && !augment(s, i)) return false; /* or interrupted */
+        if (s->column_of[i] < 0 && !augment(s, i, call)) return false; /* or interrupted */
     }
     return true;
 }
 
-static ota_status check(const double *coupling, int64_t size, int64_t capacity, ota_error *error) {
-    ota_status status = analysis_check_size(size, 1, "size", error);
-    if (status == OTA_OK) status = analysis_check_size(capacity, 1, "capacity", error);
+static ota_status check(const double *coupling, int64_t size, int64_t capacity,
+                        const analysis_call *call) {
+    ota_status status = analysis_check_size(size, 1, "size", call);
+    if (status == OTA_OK) status = analysis_check_size(capacity, 1, "capacity", call);
     if (status == OTA_OK && size > INT64_C(1) << 24) {
-        status = analysis_fail(error, OTA_EOVERFLOW, "size", "use a smaller matrix",
-                               "%" PRId64 " rows are too many", size);
+        status = ota_analysis_fail(call, OTA_EOVERFLOW, "size", "use a smaller matrix",
+                                   "%" PRId64 " rows are too many", size);
     }
-    if (status == OTA_OK) status = analysis_check_rows(coupling, size, size, "coupling", error);
+    if (status == OTA_OK) status = analysis_check_rows(coupling, size, size, "coupling", call);
     for (int64_t j = 0; j < size && status == OTA_OK; j++) {
         analysis_sum column = {0.0, 0.0};
-        for (int64_t i = 0; i < size && analysis_goes_on(i); i++)
+        for (int64_t i = 0; i < size && analysis_goes_on(call, i); i++)
             analysis_add(&column, coupling[i * size + j]);
         if (!(fabs(analysis_total(&column) - 1.0) <= 1e-6)) {
-            status = analysis_fail(error, OTA_EINVAL, "coupling", "use exact columns",
-                                   "column %" PRId64 " sums to %.17g, not to 1", j,
-                                   analysis_total(&column));
+            status = ota_analysis_fail(call, OTA_EINVAL, "coupling", "use exact columns",
+                                       "column %" PRId64 " sums to %.17g, not to 1", j,
+                                       analysis_total(&column));
         }
     }
     return status;
 }
 
-ota_status ota_birkhoff(const double *coupling, int64_t size, int64_t capacity, double *weights,
-                        int64_t *columns, int64_t *count, double *rest, ota_error *error) {
-    const ota_status status = check(coupling, size, capacity, error);
+ota_status ota_birkhoff(const double *coupling, int64_t size, ota_permutations *terms,
+                        const ota_analysis_options *options, ota_error *error) {
+    const analysis_call call = ota_analysis_begin(options, error);
+    const ota_status status = check(coupling, size, terms->capacity, &call);
     if (status != OTA_OK) return status;
     const size_t n = (size_t)size;
     double *const left = malloc(n * n * sizeof *left);
@@ -90,8 +92,8 @@ ota_status ota_birkhoff(const double *coupling, int64_t size, int64_t capacity, 
     if (left == NULL || work == NULL) {
         free(left);
         free(work);
-        return analysis_fail(error, OTA_ENOMEM, "size", "use a smaller matrix",
-                             "no memory for %" PRId64 " x %" PRId64 " entries", size, size);
+        return ota_analysis_fail(&call, OTA_ENOMEM, "size", "use a smaller matrix",
+                                 "no memory for %" PRId64 " x %" PRId64 " entries", size, size);
     }
     memcpy(left, coupling, n * n * sizeof *left);
     for (size_t i = 0; i < 2 * n; i++) work[i] = -1;
@@ -99,9 +101,9 @@ ota_status ota_birkhoff(const double *coupling, int64_t size, int64_t capacity, 
     /* What is left below this is rounding of the entries above it. */
     const double least = 0x1p-52;
     analysis_sum taken = {0.0, 0.0};
-    *count = 0;
-    while (*count < capacity && s.threshold >= least && ota_analysis_goes_on()) {
-        if (!complete(&s)) {
+    terms->count = 0;
+    while (terms->count < terms->capacity && s.threshold >= least && ota_analysis_goes_on(&call)) {
+        if (!complete(&s, &call)) {
             s.threshold *= 0.5;
             continue;
         }
@@ -111,13 +113,13 @@ ota_status ota_birkhoff(const double *coupling, int64_t size, int64_t capacity, 
         }
         for (int64_t i = 0; i < size; i++) {
             left[i * size + s.column_of[i]] -= weight;
-            columns[*count * size + i] = s.column_of[i];
+            terms->columns[terms->count * size + i] = s.column_of[i];
         }
-        weights[(*count)++] = weight;
+        terms->weights[terms->count++] = weight;
         analysis_add(&taken, weight);
     }
-    *rest = fmax(1.0 - analysis_total(&taken), 0.0);
+    terms->rest = fmax(1.0 - analysis_total(&taken), 0.0);
     free(left);
     free(work);
-    return ota_analysis_end(OTA_OK, error);
+    return ota_analysis_end(OTA_OK, &call);
 }

@@ -74,9 +74,10 @@ static double distance(const search *s) {
     const identify_data *d = &s->data;
     const int64_t pairs = d->rows * d->columns;
     double worst = 0.0;
-    for (int64_t head = 0; head < d->heads && ota_analysis_goes_on(); head++) {
+    for (int64_t head = 0; head < d->heads && ota_analysis_goes_on(s->data.call); head++) {
         double apart = 0.0, mass = 0.0;
-        for (int64_t k = head * pairs; k < (head + 1) * pairs && analysis_goes_on(k); k++) {
+        for (int64_t k = head * pairs; k < (head + 1) * pairs && analysis_goes_on(s->data.call, k);
+             k++) {
             apart += fabs(s->data.coupling[k] - s->plan[k]);
             mass += 0.5 * (s->data.coupling[k] + s->plan[k]);
         }
@@ -138,20 +139,20 @@ static int own_parameters(const search *s) {
 
 /* Solves by the candidate's method, then once more with rounded parameters, and keeps the rounded ones
  * unless they explain less. */
-static ota_status consider(search *s, ota_fit fit, ota_error *error) {
+static ota_status consider(search *s, ota_fit fit, const analysis_call *call) {
     if (s->count == (int64_t)(sizeof s->fits / sizeof s->fits[0])) return OTA_OK;
     fit.parameters = (fit.temperature_known != 0) + (fit.regulariser == OTA_ENTMAX) +
                      (fit.strength > 0.0) + (fit.cap > 0.0) + (fit.row_strength > 0.0) +
                      2 * (fit.steps > 0) + own_parameters(s);
     fit.own_row_mass = (s->own & IDENTIFY_ROWS) != 0;
     fit.own_column_mass = (s->own & IDENTIFY_COLUMNS) != 0;
-    ota_status status = attend(s, &fit, false, error);
+    ota_status status = attend(s, &fit, false, call->error);
     if (status < 0) return fatal(status) ? status : OTA_OK;
     fit.distance = distance(s);
     const double residual = isnan(fit.residual) ? fit.distance : fit.residual;
     ota_fit plain = fit;
     round_parameters(&plain, fmin(1e-3, fmax(1e-7, 32.0 * residual)));
-    status = attend(s, &plain, false, error);
+    status = attend(s, &plain, false, call->error);
     if (fatal(status)) return status;
     plain.distance = status < 0 ? (double)INFINITY : distance(s);
     if (plain.distance <= 2.0 * fit.distance + 1e-9) fit = plain;
@@ -171,14 +172,14 @@ static double slope(const identify_data *d, const int64_t *part, const double *s
     const int64_t parts = d->heads * (d->rows + d->columns);
     double *const weight = d->work, *const mean_x = weight + parts, *const mean_y = mean_x + parts;
     for (int64_t k = 0; k < parts; k++) weight[k] = mean_x[k] = mean_y[k] = 0.0;
-    for (int64_t k = 0; k < count && analysis_goes_on(k); k++) {
+    for (int64_t k = 0; k < count && analysis_goes_on(d->call, k); k++) {
         if (!isfinite(x[k])) continue;
         weight[part[k]] += sum[k];
         mean_x[part[k]] += sum[k] * x[k];
         mean_y[part[k]] += sum[k] * y[k];
     }
     double across = 0.0, along = 0.0, total = 0.0;
-    for (int64_t k = 0; k < count && analysis_goes_on(k); k++) {
+    for (int64_t k = 0; k < count && analysis_goes_on(d->call, k); k++) {
         const double all = weight[part[k]];
         if (!isfinite(x[k]) || !(all > 0.0)) continue;
         const double apart = x[k] - mean_x[part[k]] / all;
@@ -218,9 +219,9 @@ static double largest_share(const search *s) {
 
 /* The size of the potential after fit's rounds against b: 1 where they agree. */
 static ota_status potential_ratio(search *s, const ota_fit *fit, const double *effect,
-                                  double *ratio, ota_error *error) {
+                                  double *ratio, const analysis_call *call) {
     const identify_data *d = &s->data;
-    const ota_status status = attend(s, fit, true, error);
+    const ota_status status = attend(s, fit, true, call->error);
     *ratio = (double)NAN;
     if (status < 0) return status;
     *ratio = slope(d, d->column_part, d->column_sum, effect, s->potential, d->heads * d->columns) /
@@ -231,12 +232,12 @@ static ota_status potential_ratio(search *s, const ota_fit *fit, const double *e
 /* The lambda between two whose potentials are one too small, one too large: regula falsi, with the idle end's height halved
  * [dowell1971]. */
 static ota_status between_steps(search *s, ota_fit *fit, const double *effect, double ends[2],
-                                double ratios[2], ota_error *error) {
+                                double ratios[2], const analysis_call *call) {
     ota_status status = OTA_OK;
     for (int k = 0; k < 60 && status >= 0; k++) {
         fit->lambda = ends[0] + (ends[1] - ends[0]) * (1.0 - ratios[0]) / (ratios[1] - ratios[0]);
         double ratio;
-        status = potential_ratio(s, fit, effect, &ratio, error);
+        status = potential_ratio(s, fit, effect, &ratio, call);
         if (fabs(ratio - 1.0) < 1e-13 || fabs(ends[1] - ends[0]) < 1e-14) break;
         const int side = ratio >= 1.0;
         ends[side] = fit->lambda;
@@ -249,20 +250,20 @@ static ota_status between_steps(search *s, ota_fit *fit, const double *effect, d
 /* The lambdas of a grid's intervals in which the potential of these steps becomes as large as b, which need not grow all along.
  * Of all fits from `first` on the best is enough. */
 static ota_status consider_steps(search *s, ota_fit fit, const double *effect, int64_t first,
-                                 ota_error *error) {
+                                 const analysis_call *call) {
     double low = 0.0, below = 0.0;
     ota_status status = OTA_OK;
     for (int k = 1; k < 20 && status >= 0; k++) {
         const double high = 0.1 * k;
         double above;
         fit.lambda = high;
-        status = potential_ratio(s, &fit, effect, &above, error);
+        status = potential_ratio(s, &fit, effect, &above, call);
         if (status >= 0 && (above >= 1.0) != (below >= 1.0)) {
             const bool falls = below >= 1.0;
             status =
                 between_steps(s, &fit, effect, (double[2]){falls ? high : low, falls ? low : high},
-                              (double[2]){falls ? above : below, falls ? below : above}, error);
-            if (status >= 0) status = consider(s, fit, error);
+                              (double[2]){falls ? above : below, falls ? below : above}, call);
+            if (status >= 0) status = consider(s, fit, call);
             if (s->count > first + 1) {
                 if (s->fits[first + 1].distance < s->fits[first].distance)
                     s->fits[first] = s->fits[first + 1];
@@ -277,19 +278,20 @@ static ota_status consider_steps(search *s, ota_fit fit, const double *effect, i
 }
 
 /* Every number of steps with its lambdas. */
-static ota_status consider_elastic(search *s, ota_fit fit, ota_error *error) {
+static ota_status consider_elastic(search *s, ota_fit fit, const analysis_call *call) {
     const identify_data *d = &s->data;
     const int64_t most = d->cells > (int64_t)1 << 18 ? 4 : 12;
     double *const effect = malloc((size_t)(d->heads * d->columns) * sizeof *effect);
     if (effect == NULL) {
-        return analysis_fail(error, OTA_ENOMEM, "coupling", "use fewer keys", "no memory is left");
+        return ota_analysis_fail(call, OTA_ENOMEM, "coupling", "use fewer keys",
+                                 "no memory is left");
     }
     memcpy(effect, d->column_effect, (size_t)(d->heads * d->columns) * sizeof *effect);
     const int64_t first = s->count;
     ota_status status = OTA_OK;
     fit.columns = OTA_COLUMNS_ELASTIC;
     for (fit.steps = 1; fit.steps <= most && status >= 0; fit.steps++) {
-        status = consider_steps(s, fit, effect, first, error);
+        status = consider_steps(s, fit, effect, first, call);
         if (s->count > first && s->fits[first].distance < 1e-7) break;
     }
     free(effect);
@@ -311,7 +313,7 @@ static ota_fit line_fit(search *s, double order, unsigned sides, bool *sound) {
     return fit;
 }
 
-static ota_status consider_coupled(search *s, double order, ota_error *error) {
+static ota_status consider_coupled(search *s, double order, const analysis_call *call) {
     const identify_data *d = &s->data;
     bool sound;
     ota_fit fit = line_fit(s, order, IDENTIFY_ROWS | IDENTIFY_COLUMNS, &sound);
@@ -325,32 +327,32 @@ static ota_status consider_coupled(search *s, double order, ota_error *error) {
     const double rows_off = off(d->row_sum, d->row_mass, d->heads * d->rows);
     ota_fit exact = fit;
     exact.columns = OTA_COLUMNS_EXACT;
-    ota_status status = consider(s, exact, error);
+    ota_status status = consider(s, exact, call);
     if (status < 0 || columns_off < 1e-9 * d->mass || s->nearest < ENOUGH) return status;
     if (rho > 0.0) {
         ota_fit relaxed = fit;
         relaxed.columns = OTA_COLUMNS_RELAXED;
         relaxed.strength = rho;
-        status = consider(s, relaxed, error);
+        status = consider(s, relaxed, call);
         if (status >= 0 && s->nearest > ENOUGH && rows_off > 1e-9 * d->mass && row_rho > 0.0) {
             relaxed.rows = OTA_ROWS_RELAXED;
             relaxed.row_strength = row_rho;
-            status = consider(s, relaxed, error);
+            status = consider(s, relaxed, call);
         }
     }
     if (status >= 0 && s->nearest > ENOUGH) {
         ota_fit capped = fit;
         capped.columns = OTA_COLUMNS_CAPPED;
         capped.cap = largest_share(s);
-        status = consider(s, capped, error);
+        status = consider(s, capped, call);
     }
     if (status >= 0 && order <= 1.0 && s->nearest > ENOUGH && fit.residual < 1e-2)
-        status = consider_elastic(s, fit, error);
+        status = consider_elastic(s, fit, call);
     return status;
 }
 
 /* Keys that are full say nothing about the line; the others were never clipped. */
-static ota_status consider_online(search *s, ota_error *error) {
+static ota_status consider_online(search *s, const analysis_call *call) {
     identify_data *d = &s->data;
     const bool masses = s->base.column_mass.type != OTA_NO_TYPE;
     const double cap = largest_share(s);
@@ -364,7 +366,7 @@ static ota_status consider_online(search *s, ota_error *error) {
     if (!sound) return OTA_OK;
     fit.columns = OTA_COLUMNS_ONLINE;
     fit.cap = cap;
-    return consider(s, fit, error);
+    return consider(s, fit, call);
 }
 
 static double distance_at(void *context, double logarithm) {
@@ -375,11 +377,11 @@ static double distance_at(void *context, double logarithm) {
 
 /* Every row of a prefix plan has column effects of its own, so there is no line: the temperature is the one
  * whose plan is nearest. */
-static ota_status consider_prefix(search *s, ota_error *error) {
+static ota_status consider_prefix(search *s, const analysis_call *call) {
     const identify_data *d = &s->data;
     double least = (double)INFINITY, most = -(double)INFINITY;
     if (d->rows > d->columns || d->cells > PREFIX_MOST) return OTA_OK;
-    for (int64_t k = 0; k < d->cells && analysis_goes_on(k); k++) {
+    for (int64_t k = 0; k < d->cells && analysis_goes_on(call, k); k++) {
         const bool later = k % d->columns > k / d->columns % d->rows + d->columns - d->rows;
         if (later && d->coupling[k] > 0.0) return OTA_OK;
         if (isinf(d->scores[k])) continue;
@@ -393,10 +395,10 @@ static ota_status consider_prefix(search *s, ota_error *error) {
                          .temperature = exp(at),
                          .temperature_known = 1,
                          .residual = (double)NAN};
-    return consider(s, fit, error);
+    return consider(s, fit, call);
 }
 
-static ota_status consider_hard(search *s, ota_error *error) {
+static ota_status consider_hard(search *s, const analysis_call *call) {
     const identify_data *d = &s->data;
     int64_t carrying = 0;
     for (int64_t k = 0; k < d->cells; k++) carrying += d->coupling[k] > 0.0;
@@ -408,47 +410,47 @@ static ota_status consider_hard(search *s, ota_error *error) {
     exact.columns = OTA_COLUMNS_EXACT;
     capped.columns = OTA_COLUMNS_CAPPED;
     capped.cap = largest_share(s);
-    ota_status status = consider(s, fit, error);
-    if (status >= 0) status = consider(s, exact, error);
-    if (status >= 0 && s->nearest > ENOUGH) status = consider(s, capped, error);
+    ota_status status = consider(s, fit, call);
+    if (status >= 0) status = consider(s, exact, call);
+    if (status >= 0 && s->nearest > ENOUGH) status = consider(s, capped, call);
     return status;
 }
 
-static ota_status consider_entmax(search *s, unsigned sides, ota_error *error) {
+static ota_status consider_entmax(search *s, unsigned sides, const analysis_call *call) {
     const double order = rounded(ota_identify_order(&s->data, sides, 1.02, 4.0), 1e-5);
-    if (sides != IDENTIFY_ROWS) return consider_coupled(s, order, error);
+    if (sides != IDENTIFY_ROWS) return consider_coupled(s, order, call);
     bool sound;
     const ota_fit fit = line_fit(s, order, sides, &sound);
-    return sound ? consider(s, fit, error) : OTA_OK;
+    return sound ? consider(s, fit, call) : OTA_OK;
 }
 
-static ota_status consider_all(search *s, ota_error *error) {
+static ota_status consider_all(search *s, const analysis_call *call) {
     bool sound;
     ota_fit fit = line_fit(s, 1.0, IDENTIFY_ROWS, &sound);
     /* Scores that a plan runs against leave the temperature to the problem. */
     if (!sound) fit.temperature = s->base.temperature > 0.0 ? s->base.temperature : 1.0;
-    ota_status status = consider(s, fit, error);
-    if (status >= 0 && s->nearest > ENOUGH) status = consider_entmax(s, IDENTIFY_ROWS, error);
-    if (status >= 0) status = consider_hard(s, error);
-    if (status >= 0) status = consider_coupled(s, 1.0, error);
-    if (status >= 0 && s->nearest > ENOUGH) status = consider_online(s, error);
-    if (status >= 0 && s->nearest > ENOUGH) status = consider_prefix(s, error);
+    ota_status status = consider(s, fit, call);
+    if (status >= 0 && s->nearest > ENOUGH) status = consider_entmax(s, IDENTIFY_ROWS, call);
+    if (status >= 0) status = consider_hard(s, call);
+    if (status >= 0) status = consider_coupled(s, 1.0, call);
+    if (status >= 0 && s->nearest > ENOUGH) status = consider_online(s, call);
+    if (status >= 0 && s->nearest > ENOUGH) status = consider_prefix(s, call);
     if (status >= 0 && s->nearest > ENOUGH) {
         fit = line_fit(s, 1.0, IDENTIFY_COLUMNS, &sound);
         fit.axis = OTA_AXIS_COLUMNS;
-        if (sound) status = consider(s, fit, error);
+        if (sound) status = consider(s, fit, call);
     }
     if (status >= 0 && s->nearest > ENOUGH)
-        status = consider_entmax(s, IDENTIFY_ROWS | IDENTIFY_COLUMNS, error);
+        status = consider_entmax(s, IDENTIFY_ROWS | IDENTIFY_COLUMNS, call);
     return status;
 }
 
 /* Candidates whose columns carry given masses, all that a coupling of distributions may follow. */
-static ota_status consider_exact(search *s, ota_error *error) {
-    ota_status status = consider_coupled(s, 1.0, error);
-    if (status >= 0 && s->nearest > ENOUGH) status = consider_hard(s, error);
+static ota_status consider_exact(search *s, const analysis_call *call) {
+    ota_status status = consider_coupled(s, 1.0, call);
+    if (status >= 0 && s->nearest > ENOUGH) status = consider_hard(s, call);
     if (status >= 0 && s->nearest > ENOUGH)
-        status = consider_entmax(s, IDENTIFY_ROWS | IDENTIFY_COLUMNS, error);
+        status = consider_entmax(s, IDENTIFY_ROWS | IDENTIFY_COLUMNS, call);
     return status;
 }
 
@@ -470,15 +472,15 @@ static bool take_own_masses(search *s, unsigned sides) {
 }
 
 /* The masses as given; then rows', then columns' own sums for those that are not. */
-static ota_status consider_masses(search *s, ota_error *error) {
+static ota_status consider_masses(search *s, const analysis_call *call) {
     const bool rows = s->base.row_mass.type != OTA_NO_TYPE;
     const bool columns = s->base.column_mass.type != OTA_NO_TYPE;
-    ota_status status = consider_all(s, error);
+    ota_status status = consider_all(s, call);
     if (status >= 0 && s->nearest > EXPLAINED && !rows && take_own_masses(s, IDENTIFY_ROWS))
-        status = consider_all(s, error);
+        status = consider_all(s, call);
     const unsigned both = (rows ? 0U : IDENTIFY_ROWS) | IDENTIFY_COLUMNS;
     if (status >= 0 && s->nearest > EXPLAINED && !columns && take_own_masses(s, both))
-        status = consider_exact(s, error);
+        status = consider_exact(s, call);
     return status;
 }
 
@@ -538,14 +540,14 @@ static ota_status check(const ota_problem *base, ota_error *error) {
 
 static ota_status explain(const ota_problem *problem, const ota_options *options,
                           const double *coupling, ota_fit *fits, int64_t capacity, int64_t *count,
-                          ota_error *error) {
-    ota_status status = analysis_check_size(capacity, 1, "capacity", error);
+                          const analysis_call *call) {
+    ota_status status = analysis_check_size(capacity, 1, "capacity", call);
     const ota_problem base = without_method(problem);
-    if (status == OTA_OK) status = check(&base, error);
+    if (status == OTA_OK) status = check(&base, call->error);
     if (status < 0) return status;
     search *const s = calloc(1, sizeof *s);
     if (s == NULL) {
-        return analysis_fail(error, OTA_ENOMEM, "coupling", "free some", "no memory is left");
+        return ota_analysis_fail(call, OTA_ENOMEM, "coupling", "free some", "no memory is left");
     }
     s->base = base;
     s->options = (ota_options){.size = sizeof s->options,
@@ -557,16 +559,18 @@ static ota_status explain(const ota_problem *problem, const ota_options *options
         s->options.cpu = options->cpu;
         if (options->max_rounds > 0) s->options.max_rounds = options->max_rounds;
     }
-    s->options = ota_analysis_options(&s->options);
+    s->options.cancel = call->options.cancel;
+    s->options.deadline_ns = call->options.deadline_ns;
     s->nearest = (double)INFINITY;
-    status = ota_identify_open(&s->base, &s->options, coupling, &s->data, error);
+    status = ota_identify_open(&s->base, &s->options, coupling, &s->data, call);
     if (status >= 0) {
         const int64_t keys = s->data.heads * s->data.columns;
         s->plan = malloc((size_t)(s->data.cells + keys) * sizeof *s->plan);
         s->potential = s->plan == NULL ? NULL : s->plan + s->data.cells;
-        status = s->plan != NULL ? consider_masses(s, error)
-                                 : analysis_fail(error, OTA_ENOMEM, "coupling", "use fewer heads",
-                                                 "no memory for %" PRId64 " pairs", s->data.cells);
+        status = s->plan != NULL
+                     ? consider_masses(s, call)
+                     : ota_analysis_fail(call, OTA_ENOMEM, "coupling", "use fewer heads",
+                                         "no memory for %" PRId64 " pairs", s->data.cells);
     }
     if (status >= 0) {
         rank(s);
@@ -579,15 +583,12 @@ static ota_status explain(const ota_problem *problem, const ota_options *options
     ota_identify_close(&s->data);
     free(s->plan);
     free(s);
-    return ota_analysis_end(status, error);
+    return ota_analysis_end(status, call);
 }
 
 ota_status ota_identify(const ota_problem *problem, const ota_options *options,
                         const double *coupling, ota_fit *fits, int64_t capacity, int64_t *count,
                         ota_error *error) {
-    const ota_options limited = ota_analysis_options(options);
-    const analysis_limits before = ota_analysis_enter(limited.cancel, limited.deadline_ns);
-    const ota_status status = explain(problem, options, coupling, fits, capacity, count, error);
-    ota_analysis_leave(before);
-    return status;
+    const analysis_call call = ota_analysis_begin_plan(options, error);
+    return explain(problem, options, coupling, fits, capacity, count, &call);
 }

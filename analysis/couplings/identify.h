@@ -11,6 +11,7 @@
 enum { IDENTIFY_ROWS = 1, IDENTIFY_COLUMNS = 2 };
 
 typedef struct identify_data {
+    const analysis_call *call;
     int64_t batch, heads, rows, columns, cells; /* heads: of all sequences; cells: all pairs */
     const double *coupling;                     /* P [cells] */
     double *scores;                             /* S [cells], -inf outside the support */
@@ -36,7 +37,8 @@ typedef struct identify_line {
 
 /* Reads shapes and masses of `problem`, its scores, and allocates everything; `coupling` is borrowed. */
 ota_status ota_identify_open(const ota_problem *problem, const ota_options *options,
-                             const double *coupling, identify_data *data, ota_error *error);
+                             const double *coupling, identify_data *data,
+                             const analysis_call *call);
 void ota_identify_close(identify_data *data);
 /* The masses of `problem` anew; `own`: of IDENTIFY_ROWS and IDENTIFY_COLUMNS those that are the coupling's own sums. */
 void ota_identify_masses(const ota_problem *problem, unsigned own, identify_data *data);
@@ -52,6 +54,6 @@ double ota_identify_order(identify_data *data, unsigned sides, double least, dou
 /* scores [heads, rows, columns] of `problem`: what softmax at several temperatures says they are. */
 ota_status ota_identify_scores(const ota_problem *problem, const ota_options *options,
                                int64_t batch, int64_t heads, int64_t rows, int64_t columns,
-                               double *scores, ota_error *error);
+                               double *scores, const analysis_call *call);
 
 #endif

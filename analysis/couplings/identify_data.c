@@ -17,14 +17,14 @@ static bool shape(const ota_problem *problem, identify_data *d, int64_t *heads_e
            !__builtin_mul_overflow(d->cells, d->columns, &d->cells) && d->cells < INT64_MAX / 128;
 }
 
-static ota_status check_coupling(const identify_data *d, ota_error *error) {
-    for (int64_t k = 0; k < d->cells && analysis_goes_on(k); k++) {
+static ota_status check_coupling(const identify_data *d, const analysis_call *call) {
+    for (int64_t k = 0; k < d->cells && analysis_goes_on(call, k); k++) {
         if (d->coupling[k] >= 0.0 && !isinf(d->coupling[k])) continue;
         const int64_t line = k / d->columns;
-        return analysis_fail(error, OTA_EINVAL, "coupling", "weights are finite, 0 or more",
-                             "entry (%" PRId64 ", %" PRId64 ") of head %" PRId64
-                             " of the coupling is %g",
-                             line % d->rows, k % d->columns, line / d->rows, d->coupling[k]);
+        return ota_analysis_fail(call, OTA_EINVAL, "coupling", "weights are finite, 0 or more",
+                                 "entry (%" PRId64 ", %" PRId64 ") of head %" PRId64
+                                 " of the coupling is %g",
+                                 line % d->rows, k % d->columns, line / d->rows, d->coupling[k]);
     }
     return OTA_OK;
 }
@@ -41,12 +41,12 @@ void ota_identify_masses(const ota_problem *problem, unsigned own, identify_data
     const int64_t heads_each = d->heads / d->batch;
     const bool rows_given = problem->row_mass.type != OTA_NO_TYPE;
     const bool columns_given = problem->column_mass.type != OTA_NO_TYPE;
-    for (int64_t head = 0; head < d->heads && ota_analysis_goes_on(); head++) {
+    for (int64_t head = 0; head < d->heads && ota_analysis_goes_on(d->call); head++) {
         double total = 0.0;
         int64_t usable = 0;
         double *const nu = d->column_mass + head * d->columns;
         for (int64_t j = 0; j < d->columns; j++) nu[j] = 0.0;
-        for (int64_t i = 0; i < d->rows && ota_analysis_goes_on(); i++) {
+        for (int64_t i = 0; i < d->rows && ota_analysis_goes_on(d->call); i++) {
             const int64_t line = head * d->rows + i;
             bool any = false;
             for (int64_t j = 0; j < d->columns; j++) {
@@ -73,7 +73,7 @@ void ota_identify_masses(const ota_problem *problem, unsigned own, identify_data
 
 static void add_up(identify_data *d) {
     for (int64_t k = 0; k < d->heads * d->columns; k++) d->column_sum[k] = 0.0;
-    for (int64_t line = 0; line < d->heads * d->rows && ota_analysis_goes_on(); line++) {
+    for (int64_t line = 0; line < d->heads * d->rows && ota_analysis_goes_on(d->call); line++) {
         double *const sums = d->column_sum + line / d->rows * d->columns;
         double row = 0.0;
         for (int64_t j = 0; j < d->columns; j++) {
@@ -107,15 +107,15 @@ static void find_parts(identify_data *d) {
     for (int64_t k = 0; k < nodes; k++) part[k] = root(part, k);
 }
 
-static ota_status allocate(identify_data *d, ota_error *error) {
+static ota_status allocate(identify_data *d, const analysis_call *call) {
     const int64_t lines = d->heads * d->rows, keys = d->heads * d->columns;
     const size_t count = (size_t)(3 * d->cells + 7 * lines + 8 * keys);
     double *at = d->memory = malloc(count * sizeof *at);
     d->left_out = calloc((size_t)keys, 1);
     d->row_part = malloc((size_t)(lines + keys) * sizeof *d->row_part);
     if (at == NULL || d->left_out == NULL || d->row_part == NULL) {
-        return analysis_fail(error, OTA_ENOMEM, "coupling", "give fewer heads at a time",
-                             "no memory for %zu bytes", count * sizeof *at);
+        return ota_analysis_fail(call, OTA_ENOMEM, "coupling", "give fewer heads at a time",
+                                 "no memory for %zu bytes", count * sizeof *at);
     }
     d->column_part = d->row_part + lines;
     struct {
@@ -134,30 +134,30 @@ static ota_status allocate(identify_data *d, ota_error *error) {
 }
 
 ota_status ota_identify_open(const ota_problem *problem, const ota_options *options,
-                             const double *coupling, identify_data *d, ota_error *error) {
+                             const double *coupling, identify_data *d, const analysis_call *call) {
     int64_t heads_each;
-    *d = (identify_data){.coupling = coupling};
+    *d = (identify_data){.call = call, .coupling = coupling};
     if (!shape(problem, d, &heads_each)) {
-        return analysis_fail(error, OTA_EOVERFLOW, "coupling", "give fewer heads at a time",
-                             "the coupling has more entries than can be counted");
+        return ota_analysis_fail(call, OTA_EOVERFLOW, "coupling", "give fewer heads at a time",
+                                 "the coupling has more entries than can be counted");
     }
     if (d->cells == 0) {
-        return analysis_fail(error, OTA_EINVAL, "coupling", "give at least one query and key",
-                             "the coupling is empty");
+        return ota_analysis_fail(call, OTA_EINVAL, "coupling", "give at least one query and key",
+                                 "the coupling is empty");
     }
-    ota_status status = check_coupling(d, error);
-    if (status == OTA_OK) status = allocate(d, error);
+    ota_status status = check_coupling(d, call);
+    if (status == OTA_OK) status = allocate(d, call);
     if (status == OTA_OK) {
         status = ota_identify_scores(problem, options, d->batch, heads_each, d->rows, d->columns,
-                                     d->scores, error);
+                                     d->scores, call);
     }
     if (status < 0) return status;
     add_up(d);
     ota_identify_masses(problem, 0, d);
     find_parts(d);
     if (d->mass > 0.0) return OTA_OK;
-    return analysis_fail(error, OTA_EINVAL, "coupling", "give a plan that carries mass",
-                         "every weight of the coupling is 0");
+    return ota_analysis_fail(call, OTA_EINVAL, "coupling", "give a plan that carries mass",
+                             "every weight of the coupling is 0");
 }
 
 void ota_identify_close(identify_data *d) {

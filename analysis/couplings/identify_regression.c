@@ -18,9 +18,10 @@ static bool counts(const identify_data *d, int64_t line, int64_t j) {
 }
 
 /* rows_i = (sum_j w_ij x_ij - sum_j w_ij b_j) / r_i, either of x and b NULL for zero */
-static void row_means(const effects *e, const double *x, const double *b, double *rows) {
+static void row_means(const effects *e, const double *x, const double *b, double *rows,
+                      const analysis_call *call) {
     const identify_data *d = e->data;
-    for (int64_t line = 0; line < d->heads * d->rows && ota_analysis_goes_on(); line++) {
+    for (int64_t line = 0; line < d->heads * d->rows && ota_analysis_goes_on(call); line++) {
         const double *const w = d->weights + line * d->columns;
         const int64_t head = line / d->rows;
         double sum = 0.0;
@@ -35,10 +36,11 @@ static void row_means(const effects *e, const double *x, const double *b, double
 }
 
 /* columns_j = sum_i w_ij (x_ij - rows_i), either of x and rows NULL for zero */
-static void column_sums(const effects *e, const double *x, const double *rows, double *columns) {
+static void column_sums(const effects *e, const double *x, const double *rows, double *columns,
+                        const analysis_call *call) {
     const identify_data *d = e->data;
     for (int64_t k = 0; k < d->heads * d->columns; k++) columns[k] = 0.0;
-    for (int64_t line = 0; line < d->heads * d->rows && ota_analysis_goes_on(); line++) {
+    for (int64_t line = 0; line < d->heads * d->rows && ota_analysis_goes_on(call); line++) {
         const double *const w = d->weights + line * d->columns;
         double *const sums = columns + line / d->rows * d->columns;
         for (int64_t j = 0; j < d->columns; j++) {
@@ -60,12 +62,13 @@ static double dot(const double *a, const double *b, const double *divided, int64
 }
 
 /* Column effects of x with rows free, preconditioned by c. work [3 heads * columns] */
-static void solve_columns(const effects *e, const double *x, double *b, double *work) {
+static void solve_columns(const effects *e, const double *x, double *b, double *work,
+                          const analysis_call *call) {
     const identify_data *d = e->data;
     const int64_t count = d->heads * d->columns;
     double *const rest = work, *const step = rest + count, *const image = step + count;
-    row_means(e, x, NULL, e->row_work);
-    column_sums(e, x, e->row_work, rest);
+    row_means(e, x, NULL, e->row_work, call);
+    column_sums(e, x, e->row_work, rest, call);
     for (int64_t k = 0; k < count; k++) {
         b[k] = 0.0;
         step[k] = e->column_weight[k] > 0.0 ? rest[k] / e->column_weight[k] : 0.0;
@@ -73,11 +76,11 @@ static void solve_columns(const effects *e, const double *x, double *b, double *
     double size = dot(rest, rest, e->column_weight, count);
     const double enough = size * 1e-28;
     for (int round = 0; round < 300 && size > enough; round++) {
-        if (!ota_analysis_goes_on()) break;
+        if (!ota_analysis_goes_on(call)) break;
         /* image = c step - W^T (row means of step) */
-        row_means(e, NULL, step, e->row_work);
+        row_means(e, NULL, step, e->row_work, call);
         for (int64_t k = 0; k < d->heads * d->rows; k++) e->row_work[k] = -e->row_work[k];
-        column_sums(e, NULL, e->row_work, image);
+        column_sums(e, NULL, e->row_work, image, call);
         for (int64_t k = 0; k < count; k++) image[k] = e->column_weight[k] * step[k] + image[k];
         const double curvature = dot(step, image, NULL, count);
         if (!(curvature > 0.0)) break;
@@ -96,17 +99,17 @@ static void solve_columns(const effects *e, const double *x, double *b, double *
 }
 
 static void take_out(const effects *e, unsigned sides, const double *x, double *rows,
-                     double *columns, double *work) {
+                     double *columns, double *work, const analysis_call *call) {
     const identify_data *d = e->data;
     for (int64_t k = 0; k < d->heads * d->rows; k++) rows[k] = 0.0;
     for (int64_t k = 0; k < d->heads * d->columns; k++) columns[k] = 0.0;
-    if (sides == (IDENTIFY_ROWS | IDENTIFY_COLUMNS)) solve_columns(e, x, columns, work);
+    if (sides == (IDENTIFY_ROWS | IDENTIFY_COLUMNS)) solve_columns(e, x, columns, work, call);
     if (sides == IDENTIFY_COLUMNS) {
-        column_sums(e, x, NULL, columns);
+        column_sums(e, x, NULL, columns, call);
         for (int64_t k = 0; k < d->heads * d->columns; k++)
             columns[k] = e->column_weight[k] > 0.0 ? columns[k] / e->column_weight[k] : 0.0;
     }
-    if ((sides & IDENTIFY_ROWS) != 0) row_means(e, x, columns, rows);
+    if ((sides & IDENTIFY_ROWS) != 0) row_means(e, x, columns, rows, call);
 }
 
 /* y, w and the sums of w */
@@ -114,7 +117,7 @@ static void transform(identify_data *d, double order, const effects *e) {
     const bool entropy = order <= 1.0;
     for (int64_t k = 0; k < d->heads * d->rows; k++) e->row_weight[k] = 0.0;
     for (int64_t k = 0; k < d->heads * d->columns; k++) e->column_weight[k] = 0.0;
-    for (int64_t line = 0; line < d->heads * d->rows && ota_analysis_goes_on(); line++) {
+    for (int64_t line = 0; line < d->heads * d->rows && ota_analysis_goes_on(d->call); line++) {
         const int64_t head = line / d->rows;
         for (int64_t j = 0; j < d->columns; j++) {
             const int64_t k = line * d->columns + j, column = head * d->columns + j;
@@ -137,10 +140,10 @@ identify_line ota_identify_regress(identify_data *d, double order, unsigned side
     e.column_weight = e.row_work + lines;
     double *const work = e.column_weight + columns;
     transform(d, order, &e);
-    take_out(&e, sides, d->transformed, d->row_effect, d->column_effect, work);
-    take_out(&e, sides, d->scores, d->score_row, d->score_column, work);
+    take_out(&e, sides, d->transformed, d->row_effect, d->column_effect, work, d->call);
+    take_out(&e, sides, d->scores, d->score_row, d->score_column, work, d->call);
     double across = 0.0, along = 0.0, whole = 0.0;
-    for (int64_t k = 0; k < d->cells && analysis_goes_on(k); k++) {
+    for (int64_t k = 0; k < d->cells && analysis_goes_on(d->call, k); k++) {
         if (!(d->weights[k] > 0.0)) continue;
         const int64_t line = k / d->columns, column = line / d->rows * d->columns + k % d->columns;
         const double s = d->scores[k] - d->score_row[line] - d->score_column[column];
@@ -154,7 +157,7 @@ identify_line ota_identify_regress(identify_data *d, double order, unsigned side
     if (along > 1e-24 * whole) fit.slope = slope;
     for (int64_t k = 0; k < lines; k++) d->row_effect[k] -= slope * d->score_row[k];
     for (int64_t k = 0; k < columns; k++) d->column_effect[k] -= slope * d->score_column[k];
-    for (int64_t k = 0; k < d->cells && analysis_goes_on(k); k++) {
+    for (int64_t k = 0; k < d->cells && analysis_goes_on(d->call, k); k++) {
         if (!(d->weights[k] > 0.0)) continue;
         const int64_t line = k / d->columns, column = line / d->rows * d->columns + k % d->columns;
         fit.residual += d->weights[k] * fabs(d->transformed[k] - slope * d->scores[k] -

@@ -26,10 +26,11 @@ static ota_status solve(reading *r, double temperature, ota_error *error) {
 }
 
 /* Largest range of log P within a row; *lost: P vanishes on a pair of the support. */
-static double widest_row(const reading *r, const double *scores, bool *lost) {
+static double widest_row(const reading *r, const double *scores, bool *lost,
+                         const analysis_call *call) {
     double widest = 0.0;
     *lost = false;
-    for (int64_t i = 0; i < r->rows && ota_analysis_goes_on(); i++) {
+    for (int64_t i = 0; i < r->rows && ota_analysis_goes_on(call); i++) {
         double least = 1.0, most = 0.0;
         for (int64_t k = i * r->columns; k < (i + 1) * r->columns; k++) {
             if (isinf(scores[k])) continue;
@@ -42,18 +43,18 @@ static double widest_row(const reading *r, const double *scores, bool *lost) {
     return widest;
 }
 
-static ota_status read_scores(reading *r, double *scores, ota_error *error) {
-    ota_status status = solve(r, FAR, error);
+static ota_status read_scores(reading *r, double *scores, const analysis_call *call) {
+    ota_status status = solve(r, FAR, call->error);
     if (status < 0) return status;
-    for (int64_t k = 0; k < r->rows * r->columns && analysis_goes_on(k); k++)
+    for (int64_t k = 0; k < r->rows * r->columns && analysis_goes_on(call, k); k++)
         scores[k] = r->coupling[k] > 0.0 ? 0.0 : -(double)INFINITY;
     double temperature = 1.0;
     /* From 1 it takes few steps to any range; the last one brings it near the range. */
     for (int step = 0; step < 40; step++) {
         bool lost;
-        status = solve(r, temperature, error);
+        status = solve(r, temperature, call->error);
         if (status < 0) return status;
-        const double range = widest_row(r, scores, &lost);
+        const double range = widest_row(r, scores, &lost, call);
         if (lost)
             temperature *= 256.0;
         else if (range > 32.0 || (range > 0x1p-48 && range < 0x1p-4))
@@ -61,7 +62,7 @@ static ota_status read_scores(reading *r, double *scores, ota_error *error) {
         else
             break;
     }
-    for (int64_t i = 0; i < r->rows && ota_analysis_goes_on(); i++) {
+    for (int64_t i = 0; i < r->rows && ota_analysis_goes_on(call); i++) {
         for (int64_t j = 0; j < r->columns; j++) {
             double *const score = &scores[i * r->columns + j];
             if (isinf(*score)) continue;
@@ -73,7 +74,7 @@ static ota_status read_scores(reading *r, double *scores, ota_error *error) {
 
 ota_status ota_identify_scores(const ota_problem *problem, const ota_options *options,
                                int64_t batch, int64_t heads, int64_t rows, int64_t columns,
-                               double *scores, ota_error *error) {
+                               double *scores, const analysis_call *call) {
     ota_problem plain = {.size = sizeof plain,
                          .queries = problem->queries,
                          .keys = problem->keys,
@@ -88,8 +89,8 @@ ota_status ota_identify_scores(const ota_problem *problem, const ota_options *op
     double *const coupling = malloc((size_t)(lines * columns + lines) * sizeof *coupling);
     ota_status status = OTA_OK;
     if (terms == NULL || coupling == NULL) {
-        status = analysis_fail(error, OTA_ENOMEM, "coupling", "use fewer heads at a time",
-                               "no memory for %" PRId64 " pairs", lines * columns);
+        status = ota_analysis_fail(call, OTA_ENOMEM, "coupling", "use fewer heads at a time",
+                                   "no memory for %" PRId64 " pairs", lines * columns);
     } else {
         /* A sink takes part in the row sums only, which say nothing about S. */
         for (int64_t k = 0; k < problem->term_count; k++) {
@@ -106,7 +107,7 @@ ota_status ota_identify_scores(const ota_problem *problem, const ota_options *op
                      .columns = columns};
         r.arrays.coupling = ota_array_of(coupling, OTA_F64, batch, heads, rows, columns);
         r.arrays.lse = ota_array_of(r.lse, OTA_F64, batch, heads, 1, rows);
-        status = read_scores(&r, scores, error);
+        status = read_scores(&r, scores, call);
     }
     free(terms);
     free(coupling);

@@ -21,8 +21,9 @@ static shape shape_of(const ota_problem *problem) {
     return s;
 }
 
-static void fill(const shape *s, int64_t position, double move, double *change) {
-    for (int64_t i = 0; i < s->rows && ota_analysis_goes_on(); i++) {
+static void fill(const shape *s, int64_t position, double move, double *change,
+                 const analysis_call *call) {
+    for (int64_t i = 0; i < s->rows && ota_analysis_goes_on(call); i++) {
         for (int64_t j = 0; j < s->columns; j++) {
             const bool later = i >= position || j >= position + s->offset;
             change[i * s->columns + j] = !later ? 0.0 : (i + j) % 2 == 0 ? move : -move;
@@ -30,13 +31,14 @@ static void fill(const shape *s, int64_t position, double move, double *change) 
     }
 }
 
-static double furthest(const shape *s, int64_t position, const double *p, const double *q) {
+static double furthest(const shape *s, int64_t position, const double *p, const double *q,
+                       const analysis_call *call) {
     double worst = 0.0;
-    for (int64_t head = 0; head < s->batch * s->heads && ota_analysis_goes_on(); head++) {
-        for (int64_t i = 0; i < position && ota_analysis_goes_on(); i++) {
+    for (int64_t head = 0; head < s->batch * s->heads && ota_analysis_goes_on(call); head++) {
+        for (int64_t i = 0; i < position && ota_analysis_goes_on(call); i++) {
             const int64_t at = (head * s->rows + i) * s->columns;
             double apart = 0.0;
-            for (int64_t j = 0; j < s->columns && analysis_goes_on(j); j++)
+            for (int64_t j = 0; j < s->columns && analysis_goes_on(call, j); j++)
                 apart += fabs(p[at + j] - q[at + j]);
             if (!(apart <= worst)) worst = apart;
         }
@@ -44,29 +46,31 @@ static double furthest(const shape *s, int64_t position, const double *p, const 
     return worst;
 }
 
-static ota_status leak_of(const ota_problem *problem, const ota_options *options, int64_t position,
-                          double move, double *leak, ota_error *error) {
-    ota_status status = ota_check(problem, options, error);
+ota_status ota_causality_leak(const ota_problem *problem, const ota_options *options,
+                              int64_t position, double move, double *leak, ota_error *error) {
+    const analysis_call begun = ota_analysis_begin_plan(options, error), *const call = &begun;
+    ota_status status = ota_check(problem, options, call->error);
     if (status < 0) return status;
     const shape s = shape_of(problem);
     if (position < 1 || position >= s.rows) {
-        return analysis_fail(error, OTA_EINVAL, "position", "choose a row that has earlier ones",
-                             "position is %" PRId64 " of %" PRId64 " rows", position, s.rows);
+        return ota_analysis_fail(call, OTA_EINVAL, "position", "choose a row that has earlier ones",
+                                 "position is %" PRId64 " of %" PRId64 " rows", position, s.rows);
     }
     if (!isfinite(move)) {
-        return analysis_fail(error, OTA_EINVAL, "move", "give a finite number", "move is %g", move);
+        return ota_analysis_fail(call, OTA_EINVAL, "move", "give a finite number", "move is %g",
+                                 move);
     }
     int64_t cells, pairs;
     if (__builtin_mul_overflow(s.rows, s.columns, &pairs) ||
         __builtin_mul_overflow(pairs, s.batch * s.heads, &cells) || cells > INT64_MAX / 32) {
-        return analysis_fail(error, OTA_EOVERFLOW, "scores", "give fewer heads at a time",
-                             "the coupling has more entries than can be counted");
+        return ota_analysis_fail(call, OTA_EOVERFLOW, "scores", "give fewer heads at a time",
+                                 "the coupling has more entries than can be counted");
     }
     double *const memory = malloc((size_t)(2 * cells + pairs + 1) * sizeof *memory);
     ota_term *const terms = calloc((size_t)problem->term_count + 1, sizeof *terms);
     if (memory == NULL || terms == NULL) {
-        status = analysis_fail(error, OTA_ENOMEM, "scores", "give fewer heads at a time",
-                               "no memory for %" PRId64 " pairs", cells);
+        status = ota_analysis_fail(call, OTA_ENOMEM, "scores", "give fewer heads at a time",
+                                   "no memory for %" PRId64 " pairs", cells);
     } else {
         double *const change = memory + 2 * cells;
         if (problem->term_count > 0)
@@ -81,21 +85,12 @@ static ota_status leak_of(const ota_problem *problem, const ota_options *options
             ota_arrays arrays = {.size = sizeof arrays};
             arrays.coupling =
                 ota_array_of(memory + k * cells, OTA_F64, s.batch, s.heads, s.rows, s.columns);
-            fill(&s, position, k == 0 ? 0.0 : move, change);
-            status = ota_attend(&changed, options, &arrays, NULL, error);
+            fill(&s, position, k == 0 ? 0.0 : move, change, call);
+            status = ota_attend(&changed, options, &arrays, NULL, call->error);
         }
-        if (status >= 0) *leak = furthest(&s, position, memory, memory + cells);
+        if (status >= 0) *leak = furthest(&s, position, memory, memory + cells, call);
     }
     free(memory);
     free(terms);
-    return ota_analysis_end(status, error);
-}
-
-ota_status ota_causality_leak(const ota_problem *problem, const ota_options *options,
-                              int64_t position, double move, double *leak, ota_error *error) {
-    const ota_options limited = ota_analysis_options(options);
-    const analysis_limits before = ota_analysis_enter(limited.cancel, limited.deadline_ns);
-    const ota_status status = leak_of(problem, &limited, position, move, leak, error);
-    ota_analysis_leave(before);
-    return status;
+    return ota_analysis_end(status, call);
 }

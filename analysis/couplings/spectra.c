@@ -15,27 +15,27 @@
 #include "base/integers.h"
 
 ota_status ota_spectra_check(const double *matrix, int64_t rows, int64_t columns, const char *field,
-                             ota_error *error) {
-    ota_status status = analysis_check_size(rows, 1, "rows", error);
-    if (status == OTA_OK) status = analysis_check_size(columns, 1, "columns", error);
+                             const analysis_call *call) {
+    ota_status status = analysis_check_size(rows, 1, "rows", call);
+    if (status == OTA_OK) status = analysis_check_size(columns, 1, "columns", call);
     if (status != OTA_OK) return status;
     /* LAPACK counts with 32 bits, and its workspace is some ten times the smaller side squared. */
     if (rows > INT32_MAX / 16 / columns) {
-        return analysis_fail(error, OTA_EOVERFLOW, "columns", "give a smaller matrix",
-                             "%" PRId64 " x %" PRId64 " entries are more than LAPACK can count",
-                             rows, columns);
+        return ota_analysis_fail(call, OTA_EOVERFLOW, "columns", "give a smaller matrix",
+                                 "%" PRId64 " x %" PRId64 " entries are more than LAPACK can count",
+                                 rows, columns);
     }
-    return analysis_check_finite(matrix, rows * columns, field, error);
+    return analysis_check_finite(matrix, rows * columns, field, call);
 }
 
-static ota_status no_memory(int64_t rows, int64_t columns, ota_error *error) {
-    return analysis_fail(error, OTA_ENOMEM, "rows", "use a smaller matrix",
-                         "no memory for %" PRId64 " x %" PRId64 " entries", rows, columns);
+static ota_status no_memory(int64_t rows, int64_t columns, const analysis_call *call) {
+    return ota_analysis_fail(call, OTA_ENOMEM, "rows", "use a smaller matrix",
+                             "no memory for %" PRId64 " x %" PRId64 " entries", rows, columns);
 }
 
-double *ota_spectra_memory(int64_t rows, int64_t columns, ota_error *error) {
+double *ota_spectra_memory(int64_t rows, int64_t columns, const analysis_call *call) {
     double *const memory = malloc((size_t)rows * (size_t)columns * sizeof *memory);
-    if (memory == NULL) (void)no_memory(rows, columns, error);
+    if (memory == NULL) (void)no_memory(rows, columns, call);
     return memory;
 }
 
@@ -60,24 +60,24 @@ static int decompose(double *copy, const double *matrix, int64_t rows, int64_t c
 }
 
 ota_status ota_spectra_decompose(const double *matrix, int64_t rows, int64_t columns, double *left,
-                                 double *values, double *right, ota_error *error) {
+                                 double *values, double *right, const analysis_call *call) {
     const int64_t smaller = ota_int_min(rows, columns);
     const bool vectors = left != NULL || right != NULL;
-    double *const copy = ota_spectra_memory(rows, columns, error);
+    double *const copy = ota_spectra_memory(rows, columns, call);
     if (copy == NULL) return OTA_ENOMEM;
     /* LAPACK gives both sides or none. */
     double *const own_right =
-        vectors && right == NULL ? ota_spectra_memory(smaller, columns, error) : NULL;
+        vectors && right == NULL ? ota_spectra_memory(smaller, columns, call) : NULL;
     double *const own_left =
-        vectors && left == NULL ? ota_spectra_memory(rows, smaller, error) : NULL;
+        vectors && left == NULL ? ota_spectra_memory(rows, smaller, call) : NULL;
     double *const u = left != NULL ? left : own_left, *const v = right != NULL ? right : own_right;
     ota_status status = vectors && (u == NULL || v == NULL) ? OTA_ENOMEM : OTA_OK;
     if (status == OTA_OK) {
         const int info = decompose(copy, matrix, rows, columns, vectors ? 'S' : 'N', u, values, v);
-        if (info < 0) status = no_memory(rows, columns, error);
+        if (info < 0) status = no_memory(rows, columns, call);
         if (info > 0) {
-            status = analysis_fail(error, OTA_NOT_CONVERGED, "matrix", "scale its entries",
-                                   "LAPACK did not converge on %d singular values", info);
+            status = ota_analysis_fail(call, OTA_NOT_CONVERGED, "matrix", "scale its entries",
+                                       "LAPACK did not converge on %d singular values", info);
         }
     }
     free(own_right);
@@ -88,9 +88,10 @@ ota_status ota_spectra_decompose(const double *matrix, int64_t rows, int64_t col
 
 ota_status ota_singular(const double *matrix, int64_t rows, int64_t columns, double *left,
                         double *values, double *right, ota_error *error) {
-    const ota_status status = ota_spectra_check(matrix, rows, columns, "matrix", error);
+    const analysis_call call = ota_analysis_begin(NULL, error);
+    const ota_status status = ota_spectra_check(matrix, rows, columns, "matrix", &call);
     if (status != OTA_OK) return status;
-    return ota_spectra_decompose(matrix, rows, columns, left, values, right, error);
+    return ota_spectra_decompose(matrix, rows, columns, left, values, right, &call);
 }
 
 /* Sums are taken of sigma / sigma_1, so that no square overflows. */
@@ -124,27 +125,29 @@ static void measure(const double *values, int64_t count, double tolerance, ota_s
 
 ota_status ota_spectrum_of(const double *matrix, int64_t rows, int64_t columns, double tolerance,
                            double *values, ota_spectrum *spectrum, ota_error *error) {
-    ota_status status = ota_spectra_check(matrix, rows, columns, "matrix", error);
+    const analysis_call call = ota_analysis_begin(NULL, error);
+    ota_status status = ota_spectra_check(matrix, rows, columns, "matrix", &call);
     if (status != OTA_OK) return status;
     if (!(tolerance >= 0.0) || isinf(tolerance)) {
-        return analysis_fail(error, OTA_EINVAL, "tolerance", "give a number from 0 to 1",
-                             "tolerance is %g", tolerance);
+        return ota_analysis_fail(&call, OTA_EINVAL, "tolerance", "give a number from 0 to 1",
+                                 "tolerance is %g", tolerance);
     }
     const int64_t smaller = ota_int_min(rows, columns);
     const double usual = (double)ota_int_max(rows, columns) * 0x1p-52;
-    double *const sigma = values != NULL ? values : ota_spectra_memory(smaller, 1, error);
+    double *const sigma = values != NULL ? values : ota_spectra_memory(smaller, 1, &call);
     if (sigma == NULL) return OTA_ENOMEM;
-    status = ota_spectra_decompose(matrix, rows, columns, NULL, sigma, NULL, error);
+    status = ota_spectra_decompose(matrix, rows, columns, NULL, sigma, NULL, &call);
     if (status == OTA_OK) measure(sigma, smaller, tolerance > 0.0 ? tolerance : usual, spectrum);
     if (sigma != values) free(sigma);
-    return ota_analysis_end(status, error);
+    return ota_analysis_end(status, &call);
 }
 
 ota_status ota_eigenvalue_moduli(const double *matrix, int64_t size, double *values,
                                  ota_error *error) {
-    ota_status status = ota_spectra_check(matrix, size, size, "matrix", error);
+    const analysis_call call = ota_analysis_begin(NULL, error);
+    ota_status status = ota_spectra_check(matrix, size, size, "matrix", &call);
     if (status != OTA_OK) return status;
-    double *const copy = ota_spectra_memory(size + 2, size, error);
+    double *const copy = ota_spectra_memory(size + 2, size, &call);
     if (copy == NULL) return OTA_ENOMEM;
     double *const real = copy + size * size, *const imaginary = real + size;
     double none = 0.0;
@@ -152,10 +155,10 @@ ota_status ota_eigenvalue_moduli(const double *matrix, int64_t size, double *val
     const lapack_int n = (lapack_int)size;
     const lapack_int info =
         LAPACKE_dgeev(LAPACK_COL_MAJOR, 'N', 'N', n, copy, n, real, imaginary, &none, 1, &none, 1);
-    if (info < 0) status = no_memory(size, size, error);
+    if (info < 0) status = no_memory(size, size, &call);
     if (info > 0) {
-        status = analysis_fail(error, OTA_NOT_CONVERGED, "matrix", "scale its entries",
-                               "LAPACK found only the last %d eigenvalues", (int)(n - info));
+        status = ota_analysis_fail(&call, OTA_NOT_CONVERGED, "matrix", "scale its entries",
+                                   "LAPACK found only the last %d eigenvalues", (int)(n - info));
     }
     for (int64_t t = 0; t < size && status == OTA_OK; t++) {
         const double modulus = hypot(real[t], imaginary[t]);
@@ -164,21 +167,21 @@ ota_status ota_eigenvalue_moduli(const double *matrix, int64_t size, double *val
         values[place] = modulus;
     }
     free(copy);
-    return ota_analysis_end(status, error);
+    return ota_analysis_end(status, &call);
 }
 
-static ota_status check_symmetric(const double *matrix, int64_t size, ota_error *error) {
+static ota_status check_symmetric(const double *matrix, int64_t size, const analysis_call *call) {
     double top = 0.0;
-    for (int64_t i = 0; i < size * size && analysis_goes_on(i); i++)
+    for (int64_t i = 0; i < size * size && analysis_goes_on(call, i); i++)
         top = fmax(top, fabs(matrix[i]));
-    for (int64_t i = 0; i < size && ota_analysis_goes_on(); i++) {
-        for (int64_t j = 0; j < i && analysis_goes_on(j); j++) {
+    for (int64_t i = 0; i < size && ota_analysis_goes_on(call); i++) {
+        for (int64_t j = 0; j < i && analysis_goes_on(call, j); j++) {
             const double difference = matrix[i * size + j] - matrix[j * size + i];
             if (fabs(difference) <= 1e-12 * top) continue;
-            return analysis_fail(error, OTA_EINVAL, "matrix", "give a symmetric matrix",
-                                 "entries (%" PRId64 ", %" PRId64 ") and (%" PRId64 ", %" PRId64
-                                 ") differ by %g",
-                                 i, j, j, i, difference);
+            return ota_analysis_fail(call, OTA_EINVAL, "matrix", "give a symmetric matrix",
+                                     "entries (%" PRId64 ", %" PRId64 ") and (%" PRId64 ", %" PRId64
+                                     ") differ by %g",
+                                     i, j, j, i, difference);
         }
     }
     return OTA_OK;
@@ -186,21 +189,22 @@ static ota_status check_symmetric(const double *matrix, int64_t size, ota_error 
 
 ota_status ota_symmetric_eigen(const double *matrix, int64_t size, double *values, double *vectors,
                                ota_error *error) {
-    ota_status status = ota_spectra_check(matrix, size, size, "matrix", error);
-    if (status == OTA_OK) status = check_symmetric(matrix, size, error);
+    const analysis_call call = ota_analysis_begin(NULL, error);
+    ota_status status = ota_spectra_check(matrix, size, size, "matrix", &call);
+    if (status == OTA_OK) status = check_symmetric(matrix, size, &call);
     if (status != OTA_OK) return status;
-    double *const copy = vectors != NULL ? vectors : ota_spectra_memory(size, size, error);
+    double *const copy = vectors != NULL ? vectors : ota_spectra_memory(size, size, &call);
     if (copy == NULL) return OTA_ENOMEM;
     memmove(copy, matrix, (size_t)(size * size) * sizeof *copy);
     const lapack_int n = (lapack_int)size;
     /* The lower triangle by rows is the upper one by columns. */
     const lapack_int info =
         LAPACKE_dsyevd(LAPACK_COL_MAJOR, vectors != NULL ? 'V' : 'N', 'U', n, copy, n, values);
-    if (info < 0) status = no_memory(size, size, error);
+    if (info < 0) status = no_memory(size, size, &call);
     if (info > 0) {
-        status = analysis_fail(error, OTA_NOT_CONVERGED, "matrix", "scale its entries",
-                               "LAPACK did not converge on %d eigenvalues", (int)info);
+        status = ota_analysis_fail(&call, OTA_NOT_CONVERGED, "matrix", "scale its entries",
+                                   "LAPACK did not converge on %d eigenvalues", (int)info);
     }
     if (copy != vectors) free(copy);
-    return ota_analysis_end(status, error);
+    return ota_analysis_end(status, &call);
 }

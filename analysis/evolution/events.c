@@ -19,10 +19,11 @@ static void count_run(int64_t length, int64_t *run_lengths, ota_event_summary *s
 }
 
 static void count_layer(const uint8_t *events, int64_t layer, int64_t transitions,
-                        int64_t positions, int64_t *by_layer, int64_t *most, ota_event_summary *s) {
+                        int64_t positions, int64_t *by_layer, int64_t *most, ota_event_summary *s,
+                        const analysis_call *call) {
     const int64_t edge = ota_int_ceil_div(transitions, 10);
     int64_t here = 0;
-    for (int64_t i = 0; i < positions && analysis_goes_on(i); i++)
+    for (int64_t i = 0; i < positions && analysis_goes_on(call, i); i++)
         here += events[layer * positions + i] != 0;
     if (by_layer != NULL) by_layer[layer] = here;
     if (here == 0) return;
@@ -38,18 +39,19 @@ static void count_layer(const uint8_t *events, int64_t layer, int64_t transition
 
 ota_status ota_events_of(const uint8_t *events, int64_t transitions, int64_t positions,
                          int64_t *by_layer, int64_t *run_lengths, ota_event_summary *summary,
-                         ota_error *error) {
-    ota_status status = analysis_check_size(transitions, 1, "transitions", error);
-    if (status == OTA_OK) status = analysis_check_size(positions, 1, "positions", error);
+                         const ota_analysis_options *options, ota_error *error) {
+    const analysis_call call = ota_analysis_begin(options, error);
+    ota_status status = analysis_check_size(transitions, 1, "transitions", &call);
+    if (status == OTA_OK) status = analysis_check_size(positions, 1, "positions", &call);
     if (status != OTA_OK) return status;
     memset(summary, 0, sizeof *summary);
     int64_t most = 0;
-    for (int64_t l = 0; l < transitions && ota_analysis_goes_on(); l++)
-        count_layer(events, l, transitions, positions, by_layer, &most, summary);
+    for (int64_t l = 0; l < transitions && ota_analysis_goes_on(&call); l++)
+        count_layer(events, l, transitions, positions, by_layer, &most, summary, &call);
     for (int64_t k = 0; k <= transitions && run_lengths != NULL; k++) run_lengths[k] = 0;
-    for (int64_t i = 0; i < positions && ota_analysis_goes_on(); i++) {
+    for (int64_t i = 0; i < positions && ota_analysis_goes_on(&call); i++) {
         int64_t length = 0, hits = 0;
-        for (int64_t l = 0; l < transitions && analysis_goes_on(l); l++) {
+        for (int64_t l = 0; l < transitions && analysis_goes_on(&call, l); l++) {
             const bool event = events[l * positions + i] != 0;
             hits += event;
             if (!event) count_run(length, run_lengths, summary);
@@ -62,15 +64,16 @@ ota_status ota_events_of(const uint8_t *events, int64_t transitions, int64_t pos
     summary->position_frequency = (double)summary->positions_hit / (double)positions;
     summary->mean_run =
         summary->runs > 0 ? (double)summary->events / (double)summary->runs : (double)NAN;
-    return ota_analysis_end(OTA_OK, error);
+    return ota_analysis_end(OTA_OK, &call);
 }
 
 ota_status ota_phi_of(const uint8_t *a, const uint8_t *b, int64_t count, double *phi,
-                      ota_error *error) {
-    ota_status status = analysis_check_size(count, 1, "count", error);
+                      const ota_analysis_options *options, ota_error *error) {
+    const analysis_call call = ota_analysis_begin(options, error);
+    ota_status status = analysis_check_size(count, 1, "count", &call);
     if (status != OTA_OK) return status;
     double both = 0.0, first = 0.0, second = 0.0;
-    for (int64_t i = 0; i < count && analysis_goes_on(i); i++) {
+    for (int64_t i = 0; i < count && analysis_goes_on(&call, i); i++) {
         first += a[i] != 0;
         second += b[i] != 0;
         both += a[i] != 0 && b[i] != 0;
@@ -78,7 +81,7 @@ ota_status ota_phi_of(const uint8_t *a, const uint8_t *b, int64_t count, double 
     const double n = (double)count;
     const double spread = sqrt(first * (n - first)) * sqrt(second * (n - second));
     *phi = spread > 0.0 ? (n * both - first * second) / spread : (double)NAN;
-    return ota_analysis_end(OTA_OK, error);
+    return ota_analysis_end(OTA_OK, &call);
 }
 
 /* ---- token classes --------------------------------------------------------------------------- */

@@ -18,10 +18,10 @@ enum { MOST_VOCABULARY = 1 << 24 };
 
 static bool fits(int64_t vocabulary) { return vocabulary >= 1 && vocabulary <= MOST_VOCABULARY; }
 
-static ota_status check_vocabulary(int64_t vocabulary, ota_error *error) {
+static ota_status check_vocabulary(int64_t vocabulary, const analysis_call *call) {
     if (fits(vocabulary)) return OTA_OK;
-    return analysis_fail(error, OTA_EINVAL, "vocabulary", "give 1 to 2^24 symbols",
-                         "vocabulary is %" PRId64, vocabulary);
+    return ota_analysis_fail(call, OTA_EINVAL, "vocabulary", "give 1 to 2^24 symbols",
+                             "vocabulary is %" PRId64, vocabulary);
 }
 
 size_t ota_evolve_row_bytes(int64_t vocabulary) {
@@ -35,28 +35,29 @@ size_t ota_evolve_scratch_bytes(int64_t vocabulary) {
            EVOLVE_PASSES * EVOLVE_DIGITS * sizeof(uint32_t);
 }
 
-static ota_status refuse_logits(const float *logits, int64_t vocabulary, ota_error *error) {
+static ota_status refuse_logits(const float *logits, int64_t vocabulary,
+                                const analysis_call *call) {
     int64_t j = 0;
     while (j + 1 < vocabulary && isfinite(logits[j])) j++;
-    return analysis_fail(error, OTA_EINVAL, "logits", "give finite logits",
-                         "logits[%" PRId64 "] is %g", j, (double)logits[j]);
+    return ota_analysis_fail(call, OTA_EINVAL, "logits", "give finite logits",
+                             "logits[%" PRId64 "] is %g", j, (double)logits[j]);
 }
 
-/* weights [vocabulary] or NULL: exp(z - z_1); they may lie in scratch. */
-static ota_status make_row(const float *logits, int64_t vocabulary, void *memory, void *scratch,
-                           double *weights, ota_evolve_row *row, ota_error *error) {
+ota_status ota_layer_change_row(const float *logits, int64_t vocabulary, void *memory,
+                                void *scratch, double *weights, ota_evolve_row *row,
+                                const analysis_call *call) {
     const ota_logit_kernels *const kernels = ota_logit_kernels_newest();
-    ota_status status = ota_analysis_end(check_vocabulary(vocabulary, error), error);
+    ota_status status = ota_analysis_end(check_vocabulary(vocabulary, call), call);
     if (status != OTA_OK) return status;
     logit_scan scan;
     kernels->scan(logits, vocabulary, &scan);
-    if (scan.nonfinite) return refuse_logits(logits, vocabulary, error);
+    if (scan.nonfinite) return refuse_logits(logits, vocabulary, call);
     int32_t *const ranks = memory, *const top = ranks + vocabulary;
     const double n = (double)vocabulary;
     *row = (ota_evolve_row){.logits = logits, .vocabulary = vocabulary, .ranks = ranks, .top = top};
     row->rank_squares = ota_layer_change_ranks(logits, vocabulary, (float)scan.least,
                                                (float)scan.most, ranks, top, scratch);
-    status = ota_analysis_end(OTA_OK, error);
+    status = ota_analysis_end(OTA_OK, call);
     if (status != OTA_OK) return status;
     row->index = top[0];
     row->max_logit = scan.most;
@@ -69,12 +70,13 @@ static ota_status make_row(const float *logits, int64_t vocabulary, void *memory
     row->max_probability = 1.0 / (1.0 + sums.rest);
     row->tail = sums.rest / (1.0 + sums.rest);
     row->deviation = scan.least < scan.most ? sqrt(sums.squares / n) : 0.0;
-    return ota_analysis_end(OTA_OK, error);
+    return ota_analysis_end(OTA_OK, call);
 }
 
 ota_status ota_evolve_row_of(const float *logits, int64_t vocabulary, void *memory, void *scratch,
                              ota_evolve_row *row, ota_error *error) {
-    return make_row(logits, vocabulary, memory, scratch, NULL, row, error);
+    const analysis_call call = ota_analysis_begin(NULL, error);
+    return ota_layer_change_row(logits, vocabulary, memory, scratch, NULL, row, &call);
 }
 
 /* ---- two rows -------------------------------------------------------------------------------- */
@@ -126,18 +128,17 @@ static double correlation(double product, double x, double y) {
 }
 
 static ota_status check_pair(const ota_evolve_row *before, const ota_evolve_row *after,
-                             ota_error *error) {
+                             const analysis_call *call) {
     if (before->vocabulary == after->vocabulary) return OTA_OK;
-    return analysis_fail(error, OTA_EINVAL, "vocabulary", "compare rows of one model",
-                         "%" PRId64 " logits before, %" PRId64 " after", before->vocabulary,
-                         after->vocabulary);
+    return ota_analysis_fail(call, OTA_EINVAL, "vocabulary", "compare rows of one model",
+                             "%" PRId64 " logits before, %" PRId64 " after", before->vocabulary,
+                             after->vocabulary);
 }
 
-/* weights: those of `after`, or NULL. */
-static ota_status compare_rows(const ota_evolve_row *before, const ota_evolve_row *after,
-                               const double *weights, ota_transition *transition,
-                               ota_error *error) {
-    const ota_status status = check_pair(before, after, error);
+ota_status ota_layer_change_compare(const ota_evolve_row *before, const ota_evolve_row *after,
+                                    const double *weights, ota_transition *transition,
+                                    const analysis_call *call) {
+    const ota_status status = check_pair(before, after, call);
     if (status != OTA_OK) return status;
     logit_pair pair = pair_of(before, after);
     pair.after.weights = weights;
@@ -170,20 +171,20 @@ static ota_status compare_rows(const ota_evolve_row *before, const ota_evolve_ro
         fmax(before->tail, before->index == after->index ? after->tail : 1.0 - leader);
     t->index_before = before->index;
     t->index_after = after->index;
-    return ota_analysis_end(OTA_OK, error);
+    return ota_analysis_end(OTA_OK, call);
 }
 
 ota_status ota_evolve_transition(const ota_evolve_row *before, const ota_evolve_row *after,
                                  ota_transition *transition, ota_error *error) {
-    return compare_rows(before, after, NULL, transition, error);
+    const analysis_call call = ota_analysis_begin(NULL, error);
+    return ota_layer_change_compare(before, after, NULL, transition, &call);
 }
 
-/* weights: those of `row`, or NULL. */
-static ota_status place_row(const ota_evolve_row *row, const double *weights,
-                            const ota_evolve_row *first, const ota_evolve_row *final,
-                            ota_prediction *prediction, ota_error *error) {
-    ota_status status = check_pair(row, first, error);
-    if (status == OTA_OK) status = check_pair(row, final, error);
+ota_status ota_layer_change_place(const ota_evolve_row *row, const double *weights,
+                                  const ota_evolve_row *first, const ota_evolve_row *final,
+                                  ota_prediction *prediction, const analysis_call *call) {
+    ota_status status = check_pair(row, first, call);
+    if (status == OTA_OK) status = check_pair(row, final, call);
     if (status != OTA_OK) return status;
     logit_pair pair = pair_of(row, final);
     pair.before.weights = weights;
@@ -200,44 +201,56 @@ static ota_status place_row(const ota_evolve_row *row, const double *weights,
         .index = row->index,
         .agrees = row->index == final->index,
     };
-    return ota_analysis_end(OTA_OK, error);
+    return ota_analysis_end(OTA_OK, call);
 }
 
 ota_status ota_evolve_prediction(const ota_evolve_row *row, const ota_evolve_row *first,
                                  const ota_evolve_row *final, ota_prediction *prediction,
                                  ota_error *error) {
-    return place_row(row, NULL, first, final, prediction, error);
+    const analysis_call call = ota_analysis_begin(NULL, error);
+    return ota_layer_change_place(row, NULL, first, final, prediction, &call);
 }
 
 ota_status ota_evolve_distance(const double *logits, const ota_evolve_row *row, double *distance,
                                ota_error *error) {
+    const analysis_call call = ota_analysis_begin(NULL, error);
     const ota_logit_kernels *const kernels = ota_logit_kernels_newest();
     const int64_t vocabulary = row->vocabulary;
     double size = 0.0, top = logits[0];
     if (kernels->largest(logits, vocabulary, DBL_MAX, &size) != 0) {
         int64_t j = 0;
         while (isfinite(logits[j])) j++;
-        return analysis_fail(error, OTA_EINVAL, "logits", "give finite logits",
-                             "logits[%" PRId64 "] is %g", j, logits[j]);
+        return ota_analysis_fail(&call, OTA_EINVAL, "logits", "give finite logits",
+                                 "logits[%" PRId64 "] is %g", j, logits[j]);
     }
     for (int64_t j = 1; j < vocabulary; j++) top = logits[j] > top ? logits[j] : top;
     const logit_side side = side_of(row);
     const double sum = kernels->apart(logits, top, 1.0 / kernels->mass(logits, top, vocabulary),
                                       &side, vocabulary);
     *distance = fmin(2.0, sum);
-    return ota_analysis_end(OTA_OK, error);
+    return ota_analysis_end(OTA_OK, &call);
+}
+
+ota_status ota_layer_change_step(const float *logits, const ota_evolve_others *others, void *memory,
+                                 void *scratch, ota_evolve_row *row, ota_transition *transition,
+                                 ota_prediction *prediction, const analysis_call *call) {
+    const ota_evolve_row *before = others->before, *first = others->first, *final = others->final;
+    double *const weights = scratch;
+    ota_status status =
+        ota_layer_change_row(logits, final->vocabulary, memory, scratch, weights, row, call);
+    if (status == OTA_OK && prediction != NULL) {
+        status = ota_layer_change_place(row, weights, first != NULL ? first : row, final,
+                                        prediction, call);
+    }
+    if (status == OTA_OK && before != NULL && transition != NULL)
+        status = ota_layer_change_compare(before, row, weights, transition, call);
+    return ota_analysis_end(status, call);
 }
 
 ota_status ota_evolve_step(const float *logits, const ota_evolve_others *others, void *memory,
                            void *scratch, ota_evolve_row *row, ota_transition *transition,
                            ota_prediction *prediction, ota_error *error) {
-    const ota_evolve_row *before = others->before, *first = others->first, *final = others->final;
-    double *const weights = scratch;
-    ota_status status = make_row(logits, final->vocabulary, memory, scratch, weights, row, error);
-    if (status == OTA_OK && prediction != NULL) {
-        status = place_row(row, weights, first != NULL ? first : row, final, prediction, error);
-    }
-    if (status == OTA_OK && before != NULL && transition != NULL)
-        status = compare_rows(before, row, weights, transition, error);
-    return ota_analysis_end(status, error);
+    const analysis_call call = ota_analysis_begin(NULL, error);
+    return ota_layer_change_step(logits, others, memory, scratch, row, transition, prediction,
+                                 &call);
 }

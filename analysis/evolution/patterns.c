@@ -20,10 +20,10 @@ typedef struct row_figures {
 
 /* Adds the row to mass [keys]; false at an entry that is no weight, whose place is then in *bad. */
 static bool measure_row(const analysis_numbers *weights, int64_t start, int64_t keys, double *mass,
-                        row_figures *row, int64_t *bad) {
+                        row_figures *row, int64_t *bad, const analysis_call *call) {
     double total = 0.0, logs = 0.0, largest = 0.0;
     int64_t support = 0;
-    for (int64_t j = 0; j < keys && analysis_goes_on(j); j++) {
+    for (int64_t j = 0; j < keys && analysis_goes_on(call, j); j++) {
         const double p = analysis_at(weights, start + j);
         if (!(p >= 0.0) || isinf(p)) {
             *bad = start + j;
@@ -42,10 +42,10 @@ static bool measure_row(const analysis_numbers *weights, int64_t start, int64_t 
     return true;
 }
 
-static double gini_of(double *sorted, int64_t keys) {
-    analysis_sort(sorted, keys, sorted + keys);
+static double gini_of(double *sorted, int64_t keys, const analysis_call *call) {
+    analysis_sort(sorted, keys, sorted + keys, call);
     analysis_sum total = {0.0, 0.0}, weighted = {0.0, 0.0};
-    for (int64_t j = 0; j < keys && analysis_goes_on(j); j++) {
+    for (int64_t j = 0; j < keys && analysis_goes_on(call, j); j++) {
         analysis_add(&total, sorted[j]);
         analysis_add(&weighted, (double)(2 * j - keys + 1) * sorted[j]);
     }
@@ -54,17 +54,17 @@ static double gini_of(double *sorted, int64_t keys) {
 
 static ota_status measure_pattern(const analysis_numbers *weights, int64_t queries, int64_t keys,
                                   double threshold, double *mass, double *sorted,
-                                  ota_pattern *pattern, ota_error *error) {
+                                  ota_pattern *pattern, const analysis_call *call) {
     analysis_sum entropy = {0.0, 0.0}, largest = {0.0, 0.0};
     int64_t support = 0, rows = 0;
-    for (int64_t j = 0; j < keys && analysis_goes_on(j); j++) mass[j] = 0.0;
-    for (int64_t i = 0; i < queries && ota_analysis_goes_on(); i++) {
+    for (int64_t j = 0; j < keys && analysis_goes_on(call, j); j++) mass[j] = 0.0;
+    for (int64_t i = 0; i < queries && ota_analysis_goes_on(call); i++) {
         row_figures row;
         int64_t bad;
-        if (!measure_row(weights, i * keys, keys, mass, &row, &bad)) {
-            return analysis_fail(error, OTA_EINVAL, "weights", "weights are finite, 0 or more",
-                                 "weights[%" PRId64 ", %" PRId64 "] is %g", bad / keys, bad % keys,
-                                 analysis_at(weights, bad));
+        if (!measure_row(weights, i * keys, keys, mass, &row, &bad, call)) {
+            return ota_analysis_fail(call, OTA_EINVAL, "weights", "weights are finite, 0 or more",
+                                     "weights[%" PRId64 ", %" PRId64 "] is %g", bad / keys,
+                                     bad % keys, analysis_at(weights, bad));
         }
         if (!(row.mass > 0.0)) continue;
         analysis_add(&entropy, row.entropy);
@@ -75,54 +75,58 @@ static ota_status measure_pattern(const analysis_numbers *weights, int64_t queri
     const double n = (double)rows, none = (double)NAN;
     *pattern = (ota_pattern){none, none, none, none, none, none, none, 0, rows};
     if (rows == 0) return OTA_OK;
-    for (int64_t j = 0; j < keys && analysis_goes_on(j); j++) {
+    for (int64_t j = 0; j < keys && analysis_goes_on(call, j); j++) {
         if (mass[j] > mass[pattern->receiver]) pattern->receiver = j;
         sorted[j] = mass[j];
     }
     pattern->first_key_mass = mass[0] / n;
     pattern->sink_rate = pattern->first_key_mass > threshold ? 1.0 : 0.0;
     pattern->receiver_max = mass[pattern->receiver] * (double)keys / n;
-    pattern->gini = gini_of(sorted, keys);
+    pattern->gini = gini_of(sorted, keys, call);
     pattern->row_entropy = analysis_total(&entropy) / n;
     pattern->max_weight = analysis_total(&largest) / n;
     pattern->support = (double)support / n;
     return OTA_OK;
 }
 
-static ota_status check_type(ota_type type, ota_error *error) {
+static ota_status check_type(ota_type type, const analysis_call *call) {
     if (type == OTA_F32 || type == OTA_F64) return OTA_OK;
-    return analysis_fail(error, OTA_EINVAL, "type", "give OTA_F32 or OTA_F64",
-                         "type is %d, neither f32 nor f64", (int)type);
+    return ota_analysis_fail(call, OTA_EINVAL, "type", "give OTA_F32 or OTA_F64",
+                             "type is %d, neither f32 nor f64", (int)type);
 }
 
-ota_status ota_pattern_of(const void *weights, ota_type type, int64_t queries, int64_t keys,
-                          double threshold, double *mass, ota_pattern *pattern, ota_error *error) {
-    const analysis_numbers p = {weights, type};
-    ota_status status = analysis_check_size(queries, 1, "queries", error);
-    if (status == OTA_OK) status = analysis_check_size(keys, 1, "keys", error);
-    if (status == OTA_OK) status = check_type(type, error);
+ota_status ota_pattern_of(const ota_matrix *weights, double threshold, double *mass,
+                          ota_pattern *pattern, const ota_analysis_options *options,
+                          ota_error *error) {
+    const analysis_call call = ota_analysis_begin(options, error);
+    const int64_t queries = weights->rows, keys = weights->columns;
+    const analysis_numbers p = {weights->data, weights->type};
+    ota_status status = analysis_check_size(queries, 1, "queries", &call);
+    if (status == OTA_OK) status = analysis_check_size(keys, 1, "keys", &call);
+    if (status == OTA_OK) status = check_type(weights->type, &call);
     if (status == OTA_OK && !(threshold >= 0.0)) {
-        status = analysis_fail(error, OTA_EINVAL, "threshold", "give a share from 0 to 1",
-                               "threshold is %g", threshold);
+        status = ota_analysis_fail(&call, OTA_EINVAL, "threshold", "give a share from 0 to 1",
+                                   "threshold is %g", threshold);
     }
     if (status != OTA_OK) return status;
     double *const room =
-        analysis_doubles(keys > INT64_MAX / 3 ? INT64_MAX : 3 * keys, &status, error);
+        analysis_doubles(keys > INT64_MAX / 3 ? INT64_MAX : 3 * keys, &status, &call);
     if (room == NULL) return status;
     status = measure_pattern(&p, queries, keys, threshold > 0.0 ? threshold : 0.3,
-                             mass != NULL ? mass : room, room + keys, pattern, error);
+                             mass != NULL ? mass : room, room + keys, pattern, &call);
     free(room);
-    return ota_analysis_end(status, error);
+    return ota_analysis_end(status, &call);
 }
 
 /* ---- clouds --------------------------------------------------------------------------------- */
 
-static double norm_of(const analysis_numbers *h, int64_t start, int64_t width) {
+static double norm_of(const analysis_numbers *h, int64_t start, int64_t width,
+                      const analysis_call *call) {
     double most = 0.0;
-    for (int64_t k = 0; k < width && analysis_goes_on(k); k++)
+    for (int64_t k = 0; k < width && analysis_goes_on(call, k); k++)
         most = fmax(most, fabs(analysis_at(h, start + k)));
     double squares = 0.0;
-    for (int64_t k = 0; k < width && most > 0.0 && analysis_goes_on(k); k++) {
+    for (int64_t k = 0; k < width && most > 0.0 && analysis_goes_on(call, k); k++) {
         const double x = analysis_at(h, start + k) / most;
         squares += x * x;
     }
@@ -130,10 +134,11 @@ static double norm_of(const analysis_numbers *h, int64_t start, int64_t width) {
 }
 
 /* (tr G)^2 / ||G||_F^2 from x [rows][long_side] in units of the largest entry; G_ij = <x_i, x_j>. */
-static double participation_of(const double *x, int64_t rows, int64_t long_side) {
+static double participation_of(const double *x, int64_t rows, int64_t long_side,
+                               const analysis_call *call) {
     double trace = 0.0, squares = 0.0;
-    for (int64_t i = 0; i < rows && ota_analysis_goes_on(); i++) {
-        for (int64_t j = 0; j <= i && ota_analysis_goes_on(); j++) {
+    for (int64_t i = 0; i < rows && ota_analysis_goes_on(call); i++) {
+        for (int64_t j = 0; j <= i && ota_analysis_goes_on(call); j++) {
             double lanes[8] = {0.0}, dot = 0.0;
             int64_t k = 0;
             for (; k + 8 <= long_side; k += 8)
@@ -148,18 +153,19 @@ static double participation_of(const double *x, int64_t rows, int64_t long_side)
     return squares > 0.0 ? trace * trace / squares : (double)NAN;
 }
 
-static double largest_entry(const analysis_numbers *h, int64_t count) {
+static double largest_entry(const analysis_numbers *h, int64_t count, const analysis_call *call) {
     double most = 0.0;
-    for (int64_t k = 0; k < count && analysis_goes_on(k); k++)
+    for (int64_t k = 0; k < count && analysis_goes_on(call, k); k++)
         most = fmax(most, fabs(analysis_at(h, k)));
     return most > 0.0 ? most : 1.0;
 }
 
 /* The states with the shorter side first, as participation_of reads them. */
-static void turn(const analysis_numbers *h, int64_t tokens, int64_t width, double *x) {
-    const double unit = largest_entry(h, tokens * width);
-    for (int64_t i = 0; i < tokens && ota_analysis_goes_on(); i++) {
-        for (int64_t k = 0; k < width && analysis_goes_on(k); k++) {
+static void turn(const analysis_numbers *h, int64_t tokens, int64_t width, double *x,
+                 const analysis_call *call) {
+    const double unit = largest_entry(h, tokens * width, call);
+    for (int64_t i = 0; i < tokens && ota_analysis_goes_on(call); i++) {
+        for (int64_t k = 0; k < width && analysis_goes_on(call, k); k++) {
             const double entry = analysis_at(h, i * width + k) / unit;
             x[tokens <= width ? i * width + k : k * tokens + i] = entry;
         }
@@ -168,49 +174,51 @@ static void turn(const analysis_numbers *h, int64_t tokens, int64_t width, doubl
 
 /* Mean norm, and mean cosine by the sum [width] of the unit vectors. */
 static void measure_cloud(const analysis_numbers *h, int64_t tokens, int64_t width, double *sum,
-                          double *norms, ota_state_cloud *cloud) {
+                          double *norms, ota_state_cloud *cloud, const analysis_call *call) {
     analysis_sum norm_sum = {0.0, 0.0};
     double count = 0.0, square = 0.0, own = 0.0;
-    for (int64_t k = 0; k < width && analysis_goes_on(k); k++) sum[k] = 0.0;
-    for (int64_t i = 0; i < tokens && ota_analysis_goes_on(); i++) {
-        const double norm = norm_of(h, i * width, width);
+    for (int64_t k = 0; k < width && analysis_goes_on(call, k); k++) sum[k] = 0.0;
+    for (int64_t i = 0; i < tokens && ota_analysis_goes_on(call); i++) {
+        const double norm = norm_of(h, i * width, width, call);
         if (norms != NULL) norms[i] = norm;
         analysis_add(&norm_sum, norm);
         if (!(norm > 0.0)) continue;
         count += 1.0;
-        for (int64_t k = 0; k < width && analysis_goes_on(k); k++) {
+        for (int64_t k = 0; k < width && analysis_goes_on(call, k); k++) {
             const double u = analysis_at(h, i * width + k) / norm;
             sum[k] += u;
             own += u * u;
         }
     }
-    for (int64_t k = 0; k < width && analysis_goes_on(k); k++) square += sum[k] * sum[k];
+    for (int64_t k = 0; k < width && analysis_goes_on(call, k); k++) square += sum[k] * sum[k];
     cloud->mean_norm = analysis_total(&norm_sum) / (double)tokens;
     cloud->mean_cosine = count > 1.0 ? (square - own) / (count * (count - 1.0)) : (double)NAN;
     cloud->participation = (double)NAN;
 }
 
-ota_status ota_state_cloud_of(const void *states, ota_type type, int64_t tokens, int64_t width,
-                              int participation, double *norms, ota_state_cloud *cloud,
+ota_status ota_state_cloud_of(const ota_matrix *states, int participation, double *norms,
+                              ota_state_cloud *cloud, const ota_analysis_options *options,
                               ota_error *error) {
-    const analysis_numbers h = {states, type};
-    ota_status status = analysis_check_size(tokens, 1, "tokens", error);
-    if (status == OTA_OK) status = analysis_check_size(width, 1, "width", error);
+    const analysis_call call = ota_analysis_begin(options, error);
+    const int64_t tokens = states->rows, width = states->columns;
+    const analysis_numbers h = {states->data, states->type};
+    ota_status status = analysis_check_size(tokens, 1, "tokens", &call);
+    if (status == OTA_OK) status = analysis_check_size(width, 1, "width", &call);
     int64_t entries = 0;
     if (status == OTA_OK && __builtin_mul_overflow(tokens, width, &entries)) {
-        status = analysis_fail(error, OTA_EOVERFLOW, "tokens", "give a smaller array",
-                               "%" PRId64 " x %" PRId64 " states", tokens, width);
+        status = ota_analysis_fail(&call, OTA_EOVERFLOW, "tokens", "give a smaller array",
+                                   "%" PRId64 " x %" PRId64 " states", tokens, width);
     }
-    if (status == OTA_OK) status = analysis_check_numbers(&h, entries, 1.0, "states", error);
+    if (status == OTA_OK) status = analysis_check_numbers(&h, entries, 1.0, "states", &call);
     if (status != OTA_OK) return status;
-    double *const room = analysis_doubles(participation ? entries : width, &status, error);
+    double *const room = analysis_doubles(participation ? entries : width, &status, &call);
     if (room == NULL) return status;
-    measure_cloud(&h, tokens, width, room, norms, cloud);
+    measure_cloud(&h, tokens, width, room, norms, cloud, &call);
     if (participation) {
-        turn(&h, tokens, width, room);
+        turn(&h, tokens, width, room, &call);
         cloud->participation =
-            participation_of(room, ota_int_min(tokens, width), ota_int_max(tokens, width));
+            participation_of(room, ota_int_min(tokens, width), ota_int_max(tokens, width), &call);
     }
     free(room);
-    return ota_analysis_end(OTA_OK, error);
+    return ota_analysis_end(OTA_OK, &call);
 }

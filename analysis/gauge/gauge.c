@@ -14,7 +14,7 @@ static ota_status midrange(gauge_state *s) {
     for (s->passes = 1;; s->passes++) {
         ota_gauge_best_cycle(s);
         const double open = ota_gauge_largest_rest(s) - s->lower;
-        tell(s->options, ++s->told, s->scale > 0.0 ? open / s->scale : 0.0);
+        tell(s->call, ++s->told, s->scale > 0.0 ? open / s->scale : 0.0);
         if (open <= tolerance * s->lower + s->slack) return OTA_OK;
         if (s->passes == most) return OTA_NOT_CONVERGED;
         bool changed;
@@ -39,9 +39,9 @@ static ota_status least_squares(gauge_state *s) {
     memset(s->v, 0, (size_t)m * sizeof *s->v);
     for (int64_t first = 0; first < m; first += STRIP) {
         const int64_t count = strip_size(&s->d, first);
-        const ota_status interrupted = ota_analysis_interrupted();
+        const ota_status interrupted = ota_analysis_interrupted(s->call);
         if (interrupted != OTA_OK) return interrupted;
-        for (int64_t i = 0; i < n && analysis_goes_on(i); i++) {
+        for (int64_t i = 0; i < n && analysis_goes_on(s->call, i); i++) {
             double part = 0.0;
             load(&s->d, i, first, count, s->strip.entries);
             for (int64_t j = 0; j < count; j++) {
@@ -100,7 +100,7 @@ static void judge(const gauge_state *s, const ota_gauge_arrays *arrays, ota_gaug
     for (int64_t i = 0; i < n; i++) {
         double row = 0.0, row_square = 0.0;
         for (int64_t first = 0; first < m && row < HUGE_VAL; first += STRIP) {
-            if (!has_time(since)) {
+            if (!has_time(since, s->call)) {
                 /* No bound but this is known of what was not read. */
                 row = row_square = HUGE_VAL;
                 break;
@@ -171,42 +171,40 @@ static void copy_out(const gauge_state *s, const ota_gauge_arrays *arrays) {
 
 static ota_status align(const ota_gauge_matrix *matrix, const ota_gauge_options *options,
                         const ota_gauge_arrays *arrays, ota_gauge_result *result,
-                        ota_error *error) {
+                        const analysis_call *call) {
     static const ota_gauge_arrays none;
-    gauge_state s = {.d = *matrix, .options = options};
-    ota_status status = check_matrix(&s.d, error);
-    if (status == OTA_OK) status = check_options(s.options, error);
+    gauge_state s = {.call = call, .d = *matrix, .options = options};
+    ota_status status = check_matrix(&s.d, call);
+    if (status == OTA_OK) status = check_options(s.options, call);
     if (status != OTA_OK) return status;
-    status = check_entries(&s.d, &s.scale, error);
+    status = check_entries(&s.d, &s.scale, call);
     if (status == OTA_CANCELLED || status == OTA_TIMEOUT)
         *result = (ota_gauge_result){.status = status, .residual = HUGE_VAL};
     if (status != OTA_OK) return status;
     s.slack = 16.0 * DBL_EPSILON * s.scale;
     if (!ota_gauge_allocate(&s)) {
         ota_gauge_release(&s);
-        return no_memory(error);
+        return no_memory(call);
     }
-    result->status = ota_analysis_end(solve(&s), error);
+    result->status = ota_analysis_end(solve(&s), call);
     normalise(&s);
     if (arrays == NULL) arrays = &none;
     judge(&s, arrays, result);
     copy_out(&s, arrays);
     ota_gauge_release(&s);
     if (result->status == OTA_NOT_CONVERGED) {
-        result->status = analysis_fail(
-            error, OTA_NOT_CONVERGED, "max_passes", "raise max_passes, or take the Howard rule",
+        result->status = ota_analysis_fail(
+            call, OTA_NOT_CONVERGED, "max_passes", "raise max_passes, or take the Howard rule",
             "R lies between %.12g and %.12g; more is not known after pass %" PRId64,
             result->residual_lower, result->residual, result->passes);
     }
     return result->status;
 }
 
-ota_status ota_gauge(const ota_gauge_matrix *matrix, const ota_gauge_options *options,
-                     const ota_gauge_arrays *arrays, ota_gauge_result *result, ota_error *error) {
+ota_status ota_gauge(const ota_gauge_matrix *matrix, const ota_gauge_options *how,
+                     const ota_gauge_arrays *arrays, ota_gauge_result *result,
+                     const ota_analysis_options *options, ota_error *error) {
     static const ota_gauge_options standard = {.size = sizeof standard};
-    if (options == NULL) options = &standard;
-    const analysis_limits before = ota_analysis_enter(options->cancel, 0);
-    const ota_status status = align(matrix, options, arrays, result, error);
-    ota_analysis_leave(before);
-    return status;
+    const analysis_call call = ota_analysis_begin(options, error);
+    return align(matrix, how != NULL ? how : &standard, arrays, result, &call);
 }

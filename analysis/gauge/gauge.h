@@ -66,22 +66,22 @@ static inline void widen(const double *x, const double *shift, int64_t count, do
     }
 }
 
-static inline ota_status check_matrix(const matrix *d, ota_error *error) {
-    ota_status status = analysis_check_size(d->rows, 1, "rows", error);
-    if (status == OTA_OK) status = analysis_check_size(d->columns, 1, "columns", error);
+static inline ota_status check_matrix(const matrix *d, const analysis_call *call) {
+    ota_status status = analysis_check_size(d->rows, 1, "rows", call);
+    if (status == OTA_OK) status = analysis_check_size(d->columns, 1, "columns", call);
     if (status != OTA_OK) return status;
     if (d->type != OTA_F32 && d->type != OTA_F64) {
-        return analysis_fail(error, OTA_EINVAL, "type", "convert the matrix to f32 or f64",
-                             "the type of the matrix is %d", (int)d->type);
+        return ota_analysis_fail(call, OTA_EINVAL, "type", "convert the matrix to f32 or f64",
+                                 "the type of the matrix is %d", (int)d->type);
     }
     if (d->a == NULL) {
-        return analysis_fail(error, OTA_EINVAL, "a", "give the matrix", "a is NULL");
+        return ota_analysis_fail(call, OTA_EINVAL, "a", "give the matrix", "a is NULL");
     }
     const int64_t bytes = (int64_t)ota_type_bytes(d->type);
     if (d->rows > INT64_MAX / 64 / d->columns || d->rows * d->columns > INT64_MAX / bytes) {
-        return analysis_fail(error, OTA_EOVERFLOW, "columns", "give a smaller matrix",
-                             "%" PRId64 " x %" PRId64 " entries leave the range of sizes", d->rows,
-                             d->columns);
+        return ota_analysis_fail(call, OTA_EOVERFLOW, "columns", "give a smaller matrix",
+                                 "%" PRId64 " x %" PRId64 " entries leave the range of sizes",
+                                 d->rows, d->columns);
     }
     return OTA_OK;
 }
@@ -89,60 +89,61 @@ static inline ota_status check_matrix(const matrix *d, ota_error *error) {
 /* What a call that was interrupted still takes to read the matrix once, so that it ends with figures where that is short. */
 static const int64_t GRACE_NS = 30000000;
 
-static inline bool has_time(int64_t since) {
-    return ota_analysis_goes_on() || ota_now_ns() - since < GRACE_NS;
+static inline bool has_time(int64_t since, const analysis_call *call) {
+    return ota_analysis_goes_on(call) || ota_now_ns() - since < GRACE_NS;
 }
 
 /* Finite entries; *scale receives the largest size. */
-static inline ota_status check_entries(const matrix *d, double *scale, ota_error *error) {
+static inline ota_status check_entries(const matrix *d, double *scale, const analysis_call *call) {
     const int64_t since = ota_now_ns();
     double strip[STRIP];
     *scale = 0.0;
     for (int64_t i = 0; i < d->rows; i++) {
         for (int64_t first = 0; first < d->columns; first += STRIP) {
-            if (!has_time(since)) return ota_analysis_end(OTA_OK, error);
+            if (!has_time(since, call)) return ota_analysis_end(OTA_OK, call);
             const int64_t count = strip_size(d, first);
             load(d, i, first, count, strip);
             if (ota_logit_kernels_newest()->largest(strip, count, LARGEST, scale) == 0) continue;
             int64_t j = 0;
             while (fabs(strip[j]) <= LARGEST) j++;
-            return analysis_fail(error, OTA_EINVAL, d->b == NULL ? "a" : "a - b",
-                                 "give finite numbers of at most 1e300",
-                                 "entry (%" PRId64 ", %" PRId64 ") of %s is %g", i, first + j,
-                                 d->b == NULL ? "a" : "a - b", strip[j]);
+            return ota_analysis_fail(call, OTA_EINVAL, d->b == NULL ? "a" : "a - b",
+                                     "give finite numbers of at most 1e300",
+                                     "entry (%" PRId64 ", %" PRId64 ") of %s is %g", i, first + j,
+                                     d->b == NULL ? "a" : "a - b", strip[j]);
         }
     }
     return OTA_OK;
 }
 
-static inline ota_status check_options(const ota_gauge_options *options, ota_error *error) {
+static inline ota_status check_options(const ota_gauge_options *options,
+                                       const analysis_call *call) {
     if (options->size != sizeof *options) {
-        return analysis_fail(error, OTA_EINVAL, "options.size",
-                             "set it to sizeof(ota_gauge_options)", "options.size is %zu",
-                             options->size);
+        return ota_analysis_fail(call, OTA_EINVAL, "options.size",
+                                 "set it to sizeof(ota_gauge_options)", "options.size is %zu",
+                                 options->size);
     }
     if (options->rule > OTA_GAUGE_FAST) {
-        return analysis_fail(error, OTA_EINVAL, "rule", "take one of ota_gauge_rule", "rule is %d",
-                             (int)options->rule);
+        return ota_analysis_fail(call, OTA_EINVAL, "rule", "take one of ota_gauge_rule",
+                                 "rule is %d", (int)options->rule);
     }
     if (!(options->tolerance >= 0.0) || options->max_passes < 0) {
-        return analysis_fail(error, OTA_EINVAL,
-                             options->max_passes < 0 ? "max_passes" : "tolerance",
-                             "0 means the default", "tolerance is %g and max_passes %" PRId64,
-                             options->tolerance, options->max_passes);
+        return ota_analysis_fail(call, OTA_EINVAL,
+                                 options->max_passes < 0 ? "max_passes" : "tolerance",
+                                 "0 means the default", "tolerance is %g and max_passes %" PRId64,
+                                 options->tolerance, options->max_passes);
     }
     return OTA_OK;
 }
 
-static inline void tell(const ota_gauge_options *options, int64_t round, double residual) {
-    if (options->progress == NULL) return;
+static inline void tell(const analysis_call *call, int64_t round, double residual) {
+    if (call->options.progress == NULL) return;
     const ota_progress report = {.heads = 1, .round = round, .residual = residual};
-    options->progress(options->progress_user, &report);
+    call->options.progress(call->options.progress_user, &report);
 }
 
-static inline ota_status no_memory(ota_error *error) {
-    return analysis_fail(error, OTA_ENOMEM, "", "free some memory",
-                         "there is no memory for the shifts");
+static inline ota_status no_memory(const analysis_call *call) {
+    return ota_analysis_fail(call, OTA_ENOMEM, "", "free some memory",
+                             "there is no memory for the shifts");
 }
 
 #endif

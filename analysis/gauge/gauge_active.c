@@ -58,16 +58,16 @@ static ota_status spread(active *x, const double *k) {
     gauge_state *const s = x->all;
     for (int64_t first = 0; first < s->d.columns; first += STRIP) {
         const int64_t count = strip_size(&s->d, first);
-        const ota_status interrupted = ota_analysis_interrupted();
+        const ota_status interrupted = ota_analysis_interrupted(x->all->call);
         if (interrupted != OTA_OK) return interrupted;
         for (int64_t j = first; j < first + count; j++) {
             x->low[j] = HUGE_VAL;
             x->high[j] = -HUGE_VAL;
         }
-        for (int64_t i = 0; i < s->d.rows && analysis_goes_on(i); i++)
+        for (int64_t i = 0; i < s->d.rows && analysis_goes_on(x->all->call, i); i++)
             widen_strip(s, i, first, count, k[i], x->low + first, x->high + first);
     }
-    return ota_analysis_interrupted();
+    return ota_analysis_interrupted(x->all->call);
 }
 
 static double half_range(const active *x) {
@@ -130,6 +130,7 @@ static bool gather(active *x) {
     }
     x->held = x->count;
     x->part.d = (matrix){x->gathered, NULL, OTA_F64, s->d.rows, x->count};
+    x->part.call = s->call;
     x->part.options = s->options;
     x->part.scale = s->scale;
     x->part.slack = s->slack;
@@ -188,7 +189,7 @@ static ota_status minimise(active *x) {
         keep_shifts(x);
         if (status != OTA_OK) return status;
         const double eta = half_range(x);
-        tell(x->all->options, ++x->part.told,
+        tell(x->all->call, ++x->part.told,
              x->all->scale > 0.0 ? (eta - x->part.lower) / x->all->scale : 0.0);
         const double slack = slack_of(x->all, x->part.k);
         x->all->eta = eta;
@@ -205,7 +206,7 @@ static ota_status extreme(active *x, double sign) {
         ota_status status = ota_gauge_extreme(&x->part, sign);
         if (status == OTA_OK) status = spread(x, x->part.k);
         if (status != OTA_OK) return status;
-        tell(x->all->options, ++x->part.told, 0.0);
+        tell(x->all->call, ++x->part.told, 0.0);
         const double slack = slack_of(x->all, x->part.k);
         if (choose_worst(x, x->all->eta, slack) == 0) return OTA_OK;
         if (x->count == x->most) return OTA_ELIMIT;

@@ -26,7 +26,7 @@ static void scan_columns(gauge_state *s, int64_t first, int64_t count) {
         s->strip.low[j] = HUGE_VAL, s->strip.high[j] = -HUGE_VAL;
         s->strip.low_at[j] = 0;
     }
-    for (int64_t i = 0; i < s->d.rows && analysis_goes_on(i); i++) {
+    for (int64_t i = 0; i < s->d.rows && analysis_goes_on(s->call, i); i++) {
         if (s->moved != NULL && s->moved[i] == 0) continue;
         load(&s->d, i, first, count, s->strip.entries);
         kernels->columns(s->strip.entries, s->k[i], i, count, s->strip.low, s->strip.low_at,
@@ -36,7 +36,7 @@ static void scan_columns(gauge_state *s, int64_t first, int64_t count) {
 
 static void scan_rows(gauge_state *s, int64_t first, int64_t count, int64_t *high_at) {
     const ota_logit_kernels *const kernels = ota_logit_kernels_newest();
-    for (int64_t i = 0; i < s->d.rows && analysis_goes_on(i); i++) {
+    for (int64_t i = 0; i < s->d.rows && analysis_goes_on(s->call, i); i++) {
         load(&s->d, i, first, count, s->strip.entries);
         double high = s->row_high[i];
         kernels->row(s->strip.entries, s->v + first, count, &s->row_low[i], &high);
@@ -55,11 +55,11 @@ ota_status ota_gauge_scan(gauge_state *s, gauge_column_step *step, int64_t *high
     for (int64_t i = 0; i < s->d.rows; i++) s->row_low[i] = HUGE_VAL, s->row_high[i] = -HUGE_VAL;
     for (int64_t first = 0; first < s->d.columns; first += STRIP) {
         const int64_t count = strip_size(&s->d, first);
-        if (!ota_analysis_goes_on()) break;
+        if (!ota_analysis_goes_on(s->call)) break;
         if (step != NULL) {
             scan_columns(s, first, count);
             /* Shifts are not made of what was not read. */
-            const ota_status interrupted = ota_analysis_interrupted();
+            const ota_status interrupted = ota_analysis_interrupted(s->call);
             if (interrupted != OTA_OK) return interrupted;
             if (step(s, first, count))
                 *changed = true;
@@ -68,7 +68,7 @@ ota_status ota_gauge_scan(gauge_state *s, gauge_column_step *step, int64_t *high
         }
         scan_rows(s, first, count, high_at);
     }
-    return ota_analysis_interrupted();
+    return ota_analysis_interrupted(s->call);
 }
 
 static void note_change(gauge_state *s, double change) {
@@ -201,7 +201,7 @@ ota_status ota_gauge_howard(gauge_state *s) {
             changed = true;
         }
         s->passes++;
-        tell(s->options, ++s->told, s->scale > 0.0 ? s->widest / s->scale : 0.0);
+        tell(s->call, ++s->told, s->scale > 0.0 ? s->widest / s->scale : 0.0);
         if (!changed) return OTA_OK;
     }
     return OTA_NOT_CONVERGED;
@@ -254,7 +254,7 @@ ota_status ota_gauge_extreme(gauge_state *s, double sign) {
             changed = true;
         }
         moved[0] = 0;
-        tell(s->options, ++s->told, 0.0);
+        tell(s->call, ++s->told, 0.0);
     }
     s->moved = NULL;
     return status;

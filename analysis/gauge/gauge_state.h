@@ -32,6 +32,7 @@ typedef struct gauge_strip {
 } gauge_strip;
 
 struct gauge_state {
+    const analysis_call *call;
     matrix d;
     const ota_gauge_options *options;
     double *k, *v;              /* [rows], [columns] */

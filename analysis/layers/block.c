@@ -14,56 +14,59 @@
 
 /* ---- the layer and its arrays --------------------------------------------------------------- */
 
-static ota_status read_method(const ota_problem *method, ota_problem *problem, ota_error *error) {
+static ota_status read_method(const ota_problem *method, ota_problem *problem,
+                              const analysis_call *call) {
     *problem = (ota_problem){.size = sizeof *problem};
     if (method == NULL) return OTA_OK;
     if (method->size == 0 || method->size > sizeof *problem) {
-        return analysis_fail(error, OTA_EINVAL, "method", "set size to sizeof(ota_problem)",
-                             "method->size is %zu", method->size);
+        return ota_analysis_fail(call, OTA_EINVAL, "method", "set size to sizeof(ota_problem)",
+                                 "method->size is %zu", method->size);
     }
     memcpy(problem, method, method->size);
     problem->size = sizeof *problem;
     if (problem->queries.type == OTA_NO_TYPE && problem->keys.type == OTA_NO_TYPE &&
         problem->scores.type == OTA_NO_TYPE)
         return OTA_OK;
-    return analysis_fail(error, OTA_EINVAL, "method", "leave the three arrays of the method empty",
-                         "the method brings queries, keys or scores, which the layer makes itself");
+    return ota_analysis_fail(
+        call, OTA_EINVAL, "method", "leave the three arrays of the method empty",
+        "the method brings queries, keys or scores, which the layer makes itself");
 }
 
 ota_status ota_layer_read(const ota_attention_layer *layer, int64_t queries, int64_t keys,
-                          layer_shape *s, ota_error *error) {
+                          layer_shape *s, const analysis_call *call) {
     *s = (layer_shape){.queries = queries, .keys = keys};
     if (layer->size == 0 || layer->size > sizeof s->layer) {
-        return analysis_fail(error, OTA_EINVAL, "layer", "set size to sizeof(ota_attention_layer)",
-                             "layer->size is %zu", layer->size);
+        return ota_analysis_fail(call, OTA_EINVAL, "layer",
+                                 "set size to sizeof(ota_attention_layer)", "layer->size is %zu",
+                                 layer->size);
     }
     memcpy(&s->layer, layer, layer->size);
     ota_attention_layer *a = &s->layer;
     if (a->heads == 0) a->heads = 1;
-    ota_status status = analysis_check_size(queries, 1, "queries", error);
-    if (status == OTA_OK) status = analysis_check_size(keys, 1, "keys", error);
-    if (status == OTA_OK) status = analysis_check_size(a->width, 1, "width", error);
-    if (status == OTA_OK) status = analysis_check_size(a->heads, 1, "heads", error);
+    ota_status status = analysis_check_size(queries, 1, "queries", call);
+    if (status == OTA_OK) status = analysis_check_size(keys, 1, "keys", call);
+    if (status == OTA_OK) status = analysis_check_size(a->width, 1, "width", call);
+    if (status == OTA_OK) status = analysis_check_size(a->heads, 1, "heads", call);
     if (status != OTA_OK) return status;
     if (a->head_width == 0 && a->width % a->heads != 0) {
-        return analysis_fail(error, OTA_EINVAL, "head_width", "give head_width",
-                             "the width %" PRId64 " does not divide into %" PRId64 " heads",
-                             a->width, a->heads);
+        return ota_analysis_fail(call, OTA_EINVAL, "head_width", "give head_width",
+                                 "the width %" PRId64 " does not divide into %" PRId64 " heads",
+                                 a->width, a->heads);
     }
     if (a->head_width == 0) a->head_width = a->width / a->heads;
     if (a->value_width == 0) a->value_width = a->head_width;
-    status = analysis_check_size(a->head_width, 1, "head_width", error);
-    if (status == OTA_OK) status = analysis_check_size(a->value_width, 1, "value_width", error);
-    if (status == OTA_OK) status = read_method(a->method, &s->problem, error);
+    status = analysis_check_size(a->head_width, 1, "head_width", call);
+    if (status == OTA_OK) status = analysis_check_size(a->value_width, 1, "value_width", call);
+    if (status == OTA_OK) status = read_method(a->method, &s->problem, call);
     if (status != OTA_OK) return status;
     if (!(a->rotary_base >= 0.0) || isinf(a->rotary_base)) {
-        return analysis_fail(error, OTA_EINVAL, "rotary_base", "use 0 for no rotation",
-                             "rotary_base is %g", a->rotary_base);
+        return ota_analysis_fail(call, OTA_EINVAL, "rotary_base", "use 0 for no rotation",
+                                 "rotary_base is %g", a->rotary_base);
     }
     if (__builtin_mul_overflow(a->heads, a->head_width, &s->head_columns) ||
         __builtin_mul_overflow(a->heads, a->value_width, &s->value_columns)) {
-        return analysis_fail(error, OTA_EOVERFLOW, "heads", "give fewer heads",
-                             "%" PRId64 " heads make too many columns", a->heads);
+        return ota_analysis_fail(call, OTA_EOVERFLOW, "heads", "give fewer heads",
+                                 "%" PRId64 " heads make too many columns", a->heads);
     }
     return OTA_OK;
 }
@@ -98,9 +101,10 @@ layer_pass ota_layer_take_pass(double **at, const layer_shape *s) {
 }
 
 int64_t ota_attention_workspace(const ota_attention_layer *layer, int64_t queries, int64_t keys) {
+    const analysis_call call = ota_analysis_begin(NULL, NULL);
     layer_shape s;
     int64_t total = 0;
-    if (ota_layer_read(layer, queries, keys, &s, NULL) != OTA_OK) return 0;
+    if (ota_layer_read(layer, queries, keys, &s, &call) != OTA_OK) return 0;
     /* Beside a pass: normalised or resulting tokens, receiver masses, two means. */
     const bool fits = ota_layer_count_pass(&total, &s) &&
                       ota_layer_count(&total, queries, s.layer.width, 1) &&
@@ -112,7 +116,7 @@ int64_t ota_attention_workspace(const ota_attention_layer *layer, int64_t querie
 
 /* ---- forward -------------------------------------------------------------------------------- */
 
-static ota_status check_weights(const layer_shape *s, ota_error *error) {
+static ota_status check_weights(const layer_shape *s, const analysis_call *call) {
     const ota_attention_layer *a = &s->layer;
     const struct {
         const char *field;
@@ -131,16 +135,16 @@ static ota_status check_weights(const layer_shape *s, ota_error *error) {
         int64_t count = 0;
         if (arrays[i].data == NULL) {
             if (arrays[i].optional) continue;
-            return analysis_fail(error, OTA_EINVAL, arrays[i].field, "give the matrix",
-                                 "%s is NULL", arrays[i].field);
+            return ota_analysis_fail(call, OTA_EINVAL, arrays[i].field, "give the matrix",
+                                     "%s is NULL", arrays[i].field);
         }
         if (!ota_layer_count(&count, arrays[i].rows, arrays[i].columns, 1)) {
-            return analysis_fail(error, OTA_EOVERFLOW, arrays[i].field, "give a smaller layer",
-                                 "%s has %" PRId64 " x %" PRId64 " entries", arrays[i].field,
-                                 arrays[i].rows, arrays[i].columns);
+            return ota_analysis_fail(call, OTA_EOVERFLOW, arrays[i].field, "give a smaller layer",
+                                     "%s has %" PRId64 " x %" PRId64 " entries", arrays[i].field,
+                                     arrays[i].rows, arrays[i].columns);
         }
         const ota_status status =
-            analysis_check_finite(arrays[i].data, count, arrays[i].field, error);
+            analysis_check_finite(arrays[i].data, count, arrays[i].field, call);
         if (status != OTA_OK) return status;
     }
     return OTA_OK;
@@ -148,33 +152,32 @@ static ota_status check_weights(const layer_shape *s, ota_error *error) {
 
 ota_status ota_layer_open(const ota_attention_layer *layer, int64_t queries, int64_t keys,
                           int64_t workspace_count, const double *workspace, layer_shape *s,
-                          ota_error *error) {
-    ota_status status = ota_layer_read(layer, queries, keys, s, error);
+                          const analysis_call *call) {
+    ota_status status = ota_layer_read(layer, queries, keys, s, call);
     if (status == OTA_OK && workspace_count == 0) {
-        status = analysis_fail(error, OTA_EOVERFLOW, "workspace", "give a smaller layer",
-                               "the workspace of %" PRId64 " queries and %" PRId64
-                               " keys leaves the range of int64_t",
-                               queries, keys);
+        status = ota_analysis_fail(call, OTA_EOVERFLOW, "workspace", "give a smaller layer",
+                                   "the workspace of %" PRId64 " queries and %" PRId64
+                                   " keys leaves the range of int64_t",
+                                   queries, keys);
     }
     if (status == OTA_OK && workspace == NULL) {
-        status =
-            analysis_fail(error, OTA_EINVAL, "workspace", "give this many doubles",
-                          "workspace is NULL, but %" PRId64 " doubles are needed", workspace_count);
+        status = ota_analysis_fail(call, OTA_EINVAL, "workspace", "give this many doubles",
+                                   "workspace is NULL, but %" PRId64 " doubles are needed",
+                                   workspace_count);
     }
-    return status == OTA_OK ? check_weights(s, error) : status;
+    return status == OTA_OK ? check_weights(s, call) : status;
 }
 
-analysis_limits ota_layer_enter(const ota_attention_layer *layer) {
+analysis_call ota_layer_begin(const ota_attention_layer *layer, ota_error *error) {
     const size_t end = offsetof(ota_attention_layer, options) + sizeof layer->options;
-    const ota_options limited = ota_analysis_options(layer->size < end ? NULL : layer->options);
-    return ota_analysis_enter(limited.cancel, limited.deadline_ns);
+    return ota_analysis_begin_plan(layer->size < end ? NULL : layer->options, error);
 }
 
 ota_status ota_layer_check_input(const double *x, int64_t rows, int64_t width, const char *field,
-                                 ota_error *error) {
+                                 const analysis_call *call) {
     if (x == NULL)
-        return analysis_fail(error, OTA_EINVAL, field, "give the tokens", "%s is NULL", field);
-    return analysis_check_finite(x, rows * width, field, error);
+        return ota_analysis_fail(call, OTA_EINVAL, field, "give the tokens", "%s is NULL", field);
+    return analysis_check_finite(x, rows * width, field, call);
 }
 
 /* `rows` rows of `heads` heads side by side, as [1, heads, rows, head width]. */
@@ -186,25 +189,25 @@ static ota_array heads_of(double *data, int64_t heads, int64_t rows, int64_t hea
 }
 
 static ota_status project(const layer_shape *s, const double *x, const double *context,
-                          layer_pass *p, ota_error *error) {
+                          layer_pass *p, const analysis_call *call) {
     const ota_attention_layer *a = &s->layer;
-    dense_product(x, a->width, a->query_weights, a->query_bias, p->q, s->queries, a->width,
-                  s->head_columns);
-    dense_product(context, a->width, a->key_weights, a->key_bias, p->k, s->keys, a->width,
-                  s->head_columns);
-    dense_product(context, a->width, a->value_weights, a->value_bias, p->v, s->keys, a->width,
-                  s->value_columns);
+    dense_product(x, a->width, a->query_weights, a->query_bias, p->q,
+                  (dense_size){s->queries, a->width, s->head_columns}, call);
+    dense_product(context, a->width, a->key_weights, a->key_bias, p->k,
+                  (dense_size){s->keys, a->width, s->head_columns}, call);
+    dense_product(context, a->width, a->value_weights, a->value_bias, p->v,
+                  (dense_size){s->keys, a->width, s->value_columns}, call);
     if (a->rotary_base == 0.0) return OTA_OK;
     const int64_t offset =
         s->problem.corner == OTA_BOTTOM_RIGHT ? s->keys - s->queries : (int64_t)0;
     const ota_array q = heads_of(p->q, a->heads, s->queries, a->head_width);
     const ota_array k = heads_of(p->k, a->heads, s->keys, a->head_width);
-    ota_status status = ota_rope(&q, offset, a->rotary_base, error);
-    return status == OTA_OK ? ota_rope(&k, 0, a->rotary_base, error) : status;
+    ota_status status = ota_rope(&q, offset, a->rotary_base, call->error);
+    return status == OTA_OK ? ota_rope(&k, 0, a->rotary_base, call->error) : status;
 }
 
 ota_status ota_layer_attend(const layer_shape *s, layer_pass *p, ota_result *result,
-                            ota_error *error) {
+                            const analysis_call *call) {
     const ota_attention_layer *a = &s->layer;
     ota_problem problem = s->problem;
     problem.queries = heads_of(p->q, a->heads, s->queries, a->head_width);
@@ -216,172 +219,172 @@ ota_status ota_layer_attend(const layer_shape *s, layer_pass *p, ota_result *res
         arrays.coupling = ota_array_of(p->coupling, OTA_F64, 1, a->heads, s->queries, s->keys);
     if (p->receiver != NULL)
         arrays.receiver = ota_array_of(p->receiver, OTA_F64, 1, a->heads, 1, s->keys);
-    const ota_options options = ota_analysis_options(a->options);
-    const ota_status status = ota_attend(&problem, &options, &arrays, result, error);
+    const ota_status status = ota_attend(&problem, a->options, &arrays, result, call->error);
     if (status < 0 || p->out == NULL) return status;
-    dense_product(p->mixed, s->value_columns, a->output_weights, a->output_bias, p->out, s->queries,
-                  s->value_columns, a->width);
+    dense_product(p->mixed, s->value_columns, a->output_weights, a->output_bias, p->out,
+                  (dense_size){s->queries, s->value_columns, a->width}, call);
     return status;
 }
 
 ota_status ota_layer_run(const layer_shape *s, const double *x, const double *context,
-                         layer_pass *p, ota_result *result, ota_error *error) {
-    const ota_status status = project(s, x, context, p, error);
-    return status == OTA_OK ? ota_layer_attend(s, p, result, error) : status;
+                         layer_pass *p, ota_result *result, const analysis_call *call) {
+    const ota_status status = project(s, x, context, p, call);
+    return status == OTA_OK ? ota_layer_attend(s, p, result, call) : status;
 }
 
 static ota_status forward(const ota_attention_layer *layer, const ota_attention_input *input,
                           const ota_attention_outputs *outputs, double *workspace,
-                          ota_result *result, ota_error *error) {
+                          ota_result *result, const analysis_call *call) {
     const double *x = input->x, *context = input->context;
     const int64_t queries = input->queries, keys = input->keys;
     layer_shape s;
     ota_attention_outputs wanted = {.size = sizeof wanted};
     if (outputs->size == 0 || outputs->size > sizeof wanted) {
-        return analysis_fail(error, OTA_EINVAL, "outputs",
-                             "set size to sizeof(ota_attention_outputs)", "outputs->size is %zu",
-                             outputs->size);
+        return ota_analysis_fail(call, OTA_EINVAL, "outputs",
+                                 "set size to sizeof(ota_attention_outputs)",
+                                 "outputs->size is %zu", outputs->size);
     }
     memcpy(&wanted, outputs, outputs->size);
     ota_status status = ota_layer_open(
-        layer, queries, keys, ota_attention_workspace(layer, queries, keys), workspace, &s, error);
+        layer, queries, keys, ota_attention_workspace(layer, queries, keys), workspace, &s, call);
     if (status == OTA_OK && context == NULL && keys != queries) {
-        status = analysis_fail(error, OTA_EINVAL, "keys", "give keys = queries, or a context",
-                               "self-attention of %" PRId64 " queries on %" PRId64 " keys", queries,
-                               keys);
+        status = ota_analysis_fail(call, OTA_EINVAL, "keys", "give keys = queries, or a context",
+                                   "self-attention of %" PRId64 " queries on %" PRId64 " keys",
+                                   queries, keys);
     }
-    if (status == OTA_OK) status = ota_layer_check_input(x, queries, s.layer.width, "x", error);
+    if (status == OTA_OK) status = ota_layer_check_input(x, queries, s.layer.width, "x", call);
     if (status == OTA_OK && context != NULL)
-        status = ota_layer_check_input(context, keys, s.layer.width, "context", error);
+        status = ota_layer_check_input(context, keys, s.layer.width, "context", call);
     if (status != OTA_OK) return status;
     layer_pass p = ota_layer_take_pass(&workspace, &s);
     if (wanted.mixed != NULL) p.mixed = wanted.mixed;
     p.out = wanted.out;
     p.coupling = wanted.coupling;
     p.receiver = wanted.receiver;
-    status = ota_layer_run(&s, x, context == NULL ? x : context, &p, result, error);
+    status = ota_layer_run(&s, x, context == NULL ? x : context, &p, result, call);
     for (int64_t h = 0; status >= 0 && wanted.parts != NULL && h < s.layer.heads; h++) {
         const int64_t first = h * s.layer.value_width, width = s.layer.width;
         dense_product(p.mixed + first, s.value_columns, s.layer.output_weights + first * width,
-                      NULL, wanted.parts + h * queries * width, queries, s.layer.value_width,
-                      width);
+                      NULL, wanted.parts + h * queries * width,
+                      (dense_size){queries, s.layer.value_width, width}, call);
     }
-    return ota_analysis_end(status, error);
+    return ota_analysis_end(status, call);
 }
 
 ota_status ota_attention_forward(const ota_attention_layer *layer, const ota_attention_input *input,
                                  const ota_attention_outputs *outputs, double *workspace,
                                  ota_result *result, ota_error *error) {
-    const analysis_limits limits = ota_layer_enter(layer);
-    const ota_status status = forward(layer, input, outputs, workspace, result, error);
-    ota_analysis_leave(limits);
-    return status;
+    const analysis_call call = ota_layer_begin(layer, error);
+    return forward(layer, input, outputs, workspace, result, &call);
 }
 
 ota_status ota_layer_normalise(const ota_norm *norm, const double *x, int64_t rows, int64_t width,
-                               double *store, const double **normalised, ota_error *error) {
+                               double *store, const double **normalised,
+                               const analysis_call *call) {
     *normalised = x;
     if (norm == NULL) return OTA_OK;
     *normalised = store;
-    return ota_layernorm(x, rows, width, norm, store, NULL, error);
+    return ota_layernorm(x, rows, width, norm, store, NULL, &call->options, call->error);
 }
 
-static ota_status refuse_same(ota_error *error) {
-    return analysis_fail(error, OTA_EALIAS, "y", "give y memory of its own", "y is x");
+static ota_status refuse_same(const analysis_call *call) {
+    return ota_analysis_fail(call, OTA_EALIAS, "y", "give y memory of its own", "y is x");
 }
 
 static ota_status add_attention(const ota_residual_block *block, const double *x, int64_t tokens,
                                 double *y, double *workspace, ota_result *result,
-                                ota_error *error) {
+                                const analysis_call *call) {
     const ota_attention_layer *layer = block->layer;
     const double alpha = block->alpha;
     layer_shape s;
     const double *normalised;
-    ota_status status =
-        ota_layer_open(layer, tokens, tokens, ota_attention_workspace(layer, tokens, tokens),
-                       workspace, &s, error);
-    if (status == OTA_OK) status = analysis_check_finite(&alpha, 1, "alpha", error);
-    if (status == OTA_OK) status = ota_layer_check_input(x, tokens, s.layer.width, "x", error);
+    ota_status status = ota_layer_open(
+        layer, tokens, tokens, ota_attention_workspace(layer, tokens, tokens), workspace, &s, call);
+    if (status == OTA_OK) status = analysis_check_finite(&alpha, 1, "alpha", call);
+    if (status == OTA_OK) status = ota_layer_check_input(x, tokens, s.layer.width, "x", call);
     if (status != OTA_OK) return status;
-    if (y == x) return refuse_same(error);
+    if (y == x) return refuse_same(call);
     const int64_t count = tokens * s.layer.width;
     layer_pass p = ota_layer_take_pass(&workspace, &s);
     p.out = y;
     status = ota_layer_normalise(block->norm, x, tokens, s.layer.width,
-                                 ota_layer_take(&workspace, count), &normalised, error);
-    if (status == OTA_OK) status = ota_layer_run(&s, normalised, normalised, &p, result, error);
+                                 ota_layer_take(&workspace, count), &normalised, call);
+    if (status == OTA_OK) status = ota_layer_run(&s, normalised, normalised, &p, result, call);
     for (int64_t i = 0; status >= 0 && i < count; i++) y[i] = x[i] + alpha * y[i];
-    return ota_analysis_end(status, error);
+    return ota_analysis_end(status, call);
 }
 
 ota_status ota_attention_block(const ota_residual_block *block, const double *x, int64_t tokens,
                                double *y, double *workspace, ota_result *result, ota_error *error) {
-    const analysis_limits limits = ota_layer_enter(block->layer);
-    const ota_status status = add_attention(block, x, tokens, y, workspace, result, error);
-    ota_analysis_leave(limits);
-    return status;
+    const analysis_call call = ota_layer_begin(block->layer, error);
+    return add_attention(block, x, tokens, y, workspace, result, &call);
 }
 
 ota_status ota_identity_core(const double *coupling, const double *x, int64_t tokens, int64_t width,
-                             double alpha, double *y, ota_error *error) {
-    ota_status status = analysis_check_size(tokens, 1, "tokens", error);
-    if (status == OTA_OK) status = analysis_check_size(width, 1, "width", error);
+                             double alpha, double *y, const ota_analysis_options *options,
+                             ota_error *error) {
+    const analysis_call call = ota_analysis_begin(options, error);
+    ota_status status = analysis_check_size(tokens, 1, "tokens", &call);
+    if (status == OTA_OK) status = analysis_check_size(width, 1, "width", &call);
     if (status != OTA_OK) return status;
     int64_t pairs = 0, count = 0;
     if (!ota_layer_count(&pairs, tokens, tokens, 1) || !ota_layer_count(&count, tokens, width, 1)) {
-        return analysis_fail(error, OTA_EOVERFLOW, "tokens", "give fewer tokens",
-                             "%" PRId64 " tokens make too many pairs", tokens);
+        return ota_analysis_fail(&call, OTA_EOVERFLOW, "tokens", "give fewer tokens",
+                                 "%" PRId64 " tokens make too many pairs", tokens);
     }
     if (!(alpha >= 0.0 && alpha <= 1.0)) {
-        return analysis_fail(error, OTA_EINVAL, "alpha", "choose 0 to 1", "alpha is %g", alpha);
+        return ota_analysis_fail(&call, OTA_EINVAL, "alpha", "choose 0 to 1", "alpha is %g", alpha);
     }
-    if (y == x) return refuse_same(error);
-    status = ota_layer_check_input(coupling, tokens, tokens, "coupling", error);
-    if (status == OTA_OK) status = ota_layer_check_input(x, tokens, width, "x", error);
+    if (y == x) return refuse_same(&call);
+    status = ota_layer_check_input(coupling, tokens, tokens, "coupling", &call);
+    if (status == OTA_OK) status = ota_layer_check_input(x, tokens, width, "x", &call);
     if (status != OTA_OK) return status;
-    for (int64_t i = 0; i < tokens && ota_analysis_goes_on(); i++) {
+    for (int64_t i = 0; i < tokens && ota_analysis_goes_on(&call); i++) {
         double sum = 0.0;
-        for (int64_t j = 0; j < tokens && analysis_goes_on(j); j++) {
+        for (int64_t j = 0; j < tokens && analysis_goes_on(&call, j); j++) {
             const double weight = coupling[i * tokens + j];
             if (weight < 0.0) {
-                return analysis_fail(error, OTA_EINVAL, "coupling", "weights are 0 or more",
-                                     "coupling[%" PRId64 ",%" PRId64 "] is %g", i, j, weight);
+                return ota_analysis_fail(&call, OTA_EINVAL, "coupling", "weights are 0 or more",
+                                         "coupling[%" PRId64 ",%" PRId64 "] is %g", i, j, weight);
             }
             sum += weight;
         }
         if (!(fabs(sum - 1.0) <= 1e-6)) {
-            return analysis_fail(error, OTA_EINVAL, "coupling", "end the solve on a row update",
-                                 "row %" PRId64 " of the coupling sums to %.17g, not to 1", i, sum);
+            return ota_analysis_fail(&call, OTA_EINVAL, "coupling", "end the solve on a row update",
+                                     "row %" PRId64 " of the coupling sums to %.17g, not to 1", i,
+                                     sum);
         }
     }
-    dense_product(coupling, tokens, x, NULL, y, tokens, tokens, width);
+    dense_product(coupling, tokens, x, NULL, y, (dense_size){tokens, tokens, width}, &call);
     for (int64_t i = 0; i < count; i++) y[i] = (1.0 - alpha) * x[i] + alpha * y[i];
-    return ota_analysis_end(OTA_OK, error);
+    return ota_analysis_end(OTA_OK, &call);
 }
 
 /* mean [columns] over the rows of x. */
-static void mean_of(const double *x, int64_t rows, int64_t columns, double *mean) {
+static void mean_of(const double *x, int64_t rows, int64_t columns, double *mean,
+                    const analysis_call *call) {
     for (int64_t k = 0; k < columns; k++) mean[k] = 0.0;
-    for (int64_t i = 0; i < rows && ota_analysis_goes_on(); i++) {
+    for (int64_t i = 0; i < rows && ota_analysis_goes_on(call); i++) {
         for (int64_t k = 0; k < columns; k++) mean[k] += x[i * columns + k];
     }
     for (int64_t k = 0; k < columns; k++) mean[k] /= (double)rows;
 }
 
-static double largest_difference(const double *x, const double *y, int64_t count) {
+static double largest_difference(const double *x, const double *y, int64_t count,
+                                 const analysis_call *call) {
     double largest = 0.0;
-    for (int64_t k = 0; k < count && analysis_goes_on(k); k++)
+    for (int64_t k = 0; k < count && analysis_goes_on(call, k); k++)
         largest = fmax(largest, fabs(x[k] - y[k]));
     return largest;
 }
 
 static ota_status mean_change(const ota_attention_layer *layer, const double *x, int64_t tokens,
-                              double *workspace, ota_attention_means *means, ota_error *error) {
+                              double *workspace, ota_attention_means *means,
+                              const analysis_call *call) {
     layer_shape s;
-    ota_status status =
-        ota_layer_open(layer, tokens, tokens, ota_attention_workspace(layer, tokens, tokens),
-                       workspace, &s, error);
-    if (status == OTA_OK) status = ota_layer_check_input(x, tokens, s.layer.width, "x", error);
+    ota_status status = ota_layer_open(
+        layer, tokens, tokens, ota_attention_workspace(layer, tokens, tokens), workspace, &s, call);
+    if (status == OTA_OK) status = ota_layer_check_input(x, tokens, s.layer.width, "x", call);
     if (status != OTA_OK) return status;
     const int64_t width = s.layer.width;
     layer_pass p = ota_layer_take_pass(&workspace, &s);
@@ -390,26 +393,24 @@ static ota_status mean_change(const ota_attention_layer *layer, const double *x,
     double *out_mean = ota_layer_take(&workspace, width),
            *other_mean = ota_layer_take(&workspace, width);
     double *value_mean = ota_layer_take(&workspace, s.value_columns);
-    status = ota_layer_run(&s, x, x, &p, NULL, error);
+    status = ota_layer_run(&s, x, x, &p, NULL, call);
     if (status < 0) return status;
     *means = (ota_attention_means){0.0, 0.0, 0.0};
     for (int64_t j = 0; j < s.layer.heads * tokens; j++)
         means->receiver_error = fmax(means->receiver_error, fabs(p.receiver[j] - 1.0));
-    mean_of(p.out, tokens, width, out_mean);
-    mean_of(p.v, tokens, s.value_columns, value_mean);
+    mean_of(p.out, tokens, width, out_mean, call);
+    mean_of(p.v, tokens, s.value_columns, value_mean, call);
     dense_product(value_mean, s.value_columns, s.layer.output_weights, s.layer.output_bias,
-                  other_mean, 1, s.value_columns, width);
-    means->value_change = largest_difference(out_mean, other_mean, width);
-    mean_of(x, tokens, width, other_mean);
-    means->input_change = largest_difference(out_mean, other_mean, width);
-    return ota_analysis_end(status, error);
+                  other_mean, (dense_size){1, s.value_columns, width}, call);
+    means->value_change = largest_difference(out_mean, other_mean, width, call);
+    mean_of(x, tokens, width, other_mean, call);
+    means->input_change = largest_difference(out_mean, other_mean, width, call);
+    return ota_analysis_end(status, call);
 }
 
 ota_status ota_attention_mean_change(const ota_attention_layer *layer, const double *x,
                                      int64_t tokens, double *workspace, ota_attention_means *means,
                                      ota_error *error) {
-    const analysis_limits limits = ota_layer_enter(layer);
-    const ota_status status = mean_change(layer, x, tokens, workspace, means, error);
-    ota_analysis_leave(limits);
-    return status;
+    const analysis_call call = ota_layer_begin(layer, error);
+    return mean_change(layer, x, tokens, workspace, means, &call);
 }

@@ -27,15 +27,15 @@ typedef struct layer_pass {
 
 /* Reads sizes and rules only. */
 ota_status ota_layer_read(const ota_attention_layer *layer, int64_t queries, int64_t keys,
-                          layer_shape *shape, ota_error *error);
+                          layer_shape *shape, const analysis_call *call);
 /* Also checks weights and workspace; a workspace count of 0 means that it overflowed. */
 ota_status ota_layer_open(const ota_attention_layer *layer, int64_t queries, int64_t keys,
                           int64_t workspace_count, const double *workspace, layer_shape *shape,
-                          ota_error *error);
-/* The limits of the layer's options, for one call; ota_analysis_leave ends it. */
-analysis_limits ota_layer_enter(const ota_attention_layer *layer);
+                          const analysis_call *call);
+/* A call that the layer's options end. */
+analysis_call ota_layer_begin(const ota_attention_layer *layer, ota_error *error);
 ota_status ota_layer_check_input(const double *x, int64_t rows, int64_t width, const char *field,
-                                 ota_error *error);
+                                 const analysis_call *call);
 /* Adds the product a b c to *total; false once the bytes leave the range of int64_t. */
 bool ota_layer_count(int64_t *total, int64_t a, int64_t b, int64_t c);
 bool ota_layer_count_pass(int64_t *total, const layer_shape *shape);
@@ -44,11 +44,11 @@ double *ota_layer_take(double **at, int64_t count);
 layer_pass ota_layer_take_pass(double **at, const layer_shape *shape);
 /* *normalised = N(x) in `store`, or x itself when there is no norm. */
 ota_status ota_layer_normalise(const ota_norm *norm, const double *x, int64_t rows, int64_t width,
-                               double *store, const double **normalised, ota_error *error);
+                               double *store, const double **normalised, const analysis_call *call);
 /* From q, k and v of the pass on. */
 ota_status ota_layer_attend(const layer_shape *shape, layer_pass *pass, ota_result *result,
-                            ota_error *error);
+                            const analysis_call *call);
 ota_status ota_layer_run(const layer_shape *shape, const double *x, const double *context,
-                         layer_pass *pass, ota_result *result, ota_error *error);
+                         layer_pass *pass, ota_result *result, const analysis_call *call);
 
 #endif

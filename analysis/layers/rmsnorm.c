@@ -20,47 +20,49 @@
 #include "norm.h"
 
 static ota_status check_norm(const double *u, int64_t rows, int64_t width, const double *gamma,
-                             double epsilon, ota_error *error) {
+                             double epsilon, const analysis_call *call) {
     int64_t count;
-    ota_status status = analysis_check_size(rows, 1, "rows", error);
-    if (status == OTA_OK) status = analysis_check_size(width, 1, "width", error);
+    ota_status status = analysis_check_size(rows, 1, "rows", call);
+    if (status == OTA_OK) status = analysis_check_size(width, 1, "width", call);
     if (status != OTA_OK) return status;
     if (!(epsilon > 0.0) || isinf(epsilon)) {
-        return analysis_fail(error, OTA_EINVAL, "epsilon", "choose a finite number above 0",
-                             "epsilon is %g", epsilon);
+        return ota_analysis_fail(call, OTA_EINVAL, "epsilon", "choose a finite number above 0",
+                                 "epsilon is %g", epsilon);
     }
     if (__builtin_mul_overflow(rows, width, &count)) {
-        return analysis_fail(error, OTA_EOVERFLOW, "u", "give fewer rows",
-                             "u has %" PRId64 " x %" PRId64 " entries", rows, width);
+        return ota_analysis_fail(call, OTA_EOVERFLOW, "u", "give fewer rows",
+                                 "u has %" PRId64 " x %" PRId64 " entries", rows, width);
     }
-    if (gamma != NULL) status = analysis_check_finite(gamma, width, "gamma", error);
-    return status == OTA_OK ? analysis_check_finite(u, count, "u", error) : status;
+    if (gamma != NULL) status = analysis_check_finite(gamma, width, "gamma", call);
+    return status == OTA_OK ? analysis_check_finite(u, count, "u", call) : status;
 }
 
-static double root_of(const double *u, int64_t width, double epsilon) {
-    return hypot(dense_norm(u, width) / sqrt((double)width), sqrt(epsilon));
+static double root_of(const double *u, int64_t width, double epsilon, const analysis_call *call) {
+    return hypot(dense_norm(u, width, call) / sqrt((double)width), sqrt(epsilon));
 }
 
 ota_status ota_rmsnorm(const double *u, int64_t rows, int64_t width, const ota_norm *norm,
-                       double *y, double *rho, ota_error *error) {
+                       double *y, double *rho, const ota_analysis_options *options,
+                       ota_error *error) {
+    const analysis_call call = ota_analysis_begin(options, error);
     const double *gamma = norm->gamma, epsilon = norm->epsilon;
-    const ota_status status = check_norm(u, rows, width, gamma, epsilon, error);
+    const ota_status status = check_norm(u, rows, width, gamma, epsilon, &call);
     if (status != OTA_OK) return status;
-    for (int64_t i = 0; i < rows && ota_analysis_goes_on(); i++) {
-        const double root = root_of(u + i * width, width, epsilon);
+    for (int64_t i = 0; i < rows && ota_analysis_goes_on(&call); i++) {
+        const double root = root_of(u + i * width, width, epsilon, &call);
         for (int64_t k = 0; k < width; k++)
             y[i * width + k] = norm_entry(gamma, k) * (u[i * width + k] / root);
         if (rho != NULL) rho[i] = root;
     }
-    return ota_analysis_end(OTA_OK, error);
+    return ota_analysis_end(OTA_OK, &call);
 }
 
 /* Are all eigenvalues of Gamma^2 - along^2 (gamma * u) (gamma * u)^T at most `level`? */
 static bool all_below(const double *gamma, const double *u, double along, int64_t width,
-                      double level) {
+                      double level, const analysis_call *call) {
     double sum = 0.0;
     int64_t above = 0;
-    for (int64_t k = 0; k < width && analysis_goes_on(k); k++) {
+    for (int64_t k = 0; k < width && analysis_goes_on(call, k); k++) {
         const double g = norm_entry(gamma, k), w = along * g * u[k];
         /* On a pole the level moves up by its last bits. */
         double distance = g * g - level;
@@ -72,12 +74,15 @@ static bool all_below(const double *gamma, const double *u, double along, int64_
     return above - (1.0 - sum < 0.0 ? 1 : 0) <= 0;
 }
 
-ota_status ota_rmsnorm_geometry(const double *u, int64_t width, const double *gamma, double epsilon,
-                                ota_layernorm_spectrum *spectrum, ota_error *error) {
-    const ota_status status = check_norm(u, 1, width, gamma, epsilon, error);
+ota_status ota_rmsnorm_geometry(const double *u, int64_t width, const ota_norm *norm,
+                                ota_layernorm_spectrum *spectrum,
+                                const ota_analysis_options *options, ota_error *error) {
+    const analysis_call call = ota_analysis_begin(options, error);
+    const double *gamma = norm->gamma, epsilon = norm->epsilon;
+    const ota_status status = check_norm(u, 1, width, gamma, epsilon, &call);
     if (status != OTA_OK) return status;
-    const double rho = root_of(u, width, epsilon), length = dense_norm(u, width);
-    const double kept = epsilon / rho / rho, largest = norm_largest_entry(gamma, width);
+    const double rho = root_of(u, width, epsilon, &call), length = dense_norm(u, width, &call);
+    const double kept = epsilon / rho / rho, largest = norm_largest_entry(gamma, width, &call);
     const bool zero = !(length > 0.0);
     *spectrum = (ota_layernorm_spectrum){
         .sigma = rho,
@@ -89,30 +94,34 @@ ota_status ota_rmsnorm_geometry(const double *u, int64_t width, const double *ga
         .global_printed = largest / sqrt(epsilon),
         .global_exact = largest / sqrt(epsilon),
     };
-    if (zero) return ota_analysis_end(OTA_OK, error);
+    if (zero) return ota_analysis_end(OTA_OK, &call);
     /* In one dimension no difference of near numbers is needed; 1 - kept^2 is lost / rho^4. */
     const double mean = length * length / (double)width;
     const double lost = mean * (2.0 * epsilon + mean) / (rho * rho) / (rho * rho);
-    spectrum->exact = width == 1
-                          ? kept * largest / rho
-                          : norm_deflated(all_below, gamma, u, sqrt(lost) / length, width) / rho;
-    return ota_analysis_end(OTA_OK, error);
+    spectrum->exact =
+        width == 1 ? kept * largest / rho
+                   : norm_deflated(all_below, gamma, u, sqrt(lost) / length, width, &call) / rho;
+    return ota_analysis_end(OTA_OK, &call);
 }
 
-ota_status ota_rmsnorm_change(const double *u, const double *v, int64_t width, const double *gamma,
-                              double epsilon, ota_change *change, ota_error *error) {
-    ota_status status = check_norm(u, 1, width, gamma, epsilon, error);
-    if (status == OTA_OK) status = check_norm(v, 1, width, NULL, epsilon, error);
+ota_status ota_rmsnorm_change(const double *u, const double *v, int64_t width, const ota_norm *norm,
+                              ota_change *change, const ota_analysis_options *options,
+                              ota_error *error) {
+    const analysis_call call = ota_analysis_begin(options, error);
+    const double *gamma = norm->gamma, epsilon = norm->epsilon;
+    ota_status status = check_norm(u, 1, width, gamma, epsilon, &call);
+    if (status == OTA_OK) status = check_norm(v, 1, width, NULL, epsilon, &call);
     if (status != OTA_OK) return status;
-    const double rho = root_of(u, width, epsilon), rho_v = root_of(v, width, epsilon);
-    const double apart = dense_distance(u, v, width), largest = norm_largest_entry(gamma, width);
+    const double rho = root_of(u, width, epsilon, &call), rho_v = root_of(v, width, epsilon, &call);
+    const double apart = dense_distance(u, v, width, &call),
+                 largest = norm_largest_entry(gamma, width, &call);
     double measured = 0.0;
-    for (int64_t k = 0; k < width && analysis_goes_on(k); k++)
+    for (int64_t k = 0; k < width && analysis_goes_on(&call, k); k++)
         measured = hypot(measured, norm_entry(gamma, k) * (u[k] / rho - v[k] / rho_v));
     *change = (ota_change){.measured = measured,
                            .printed = largest / fmin(rho, rho_v) * apart,
                            .sharp = largest * 2.0 / (rho + rho_v) * apart};
     change->printed_ratio = change->printed > 0.0 ? measured / change->printed : 0.0;
     change->sharp_ratio = change->sharp > 0.0 ? measured / change->sharp : 0.0;
-    return ota_analysis_end(OTA_OK, error);
+    return ota_analysis_end(OTA_OK, &call);
 }

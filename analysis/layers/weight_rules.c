@@ -19,7 +19,8 @@ double ota_weights_sharp(const weight_rule *rule, int64_t queries, double own, d
     return fmin(2.0, bound);
 }
 
-ota_status ota_weight_rule_of(const layer_shape *s, const weight_rule **rule, ota_error *error) {
+ota_status ota_weight_rule_of(const layer_shape *s, const weight_rule **rule,
+                              const analysis_call *call) {
     const ota_problem *problem = &s->problem;
     const char *reason = NULL;
     *rule = NULL;
@@ -40,9 +41,9 @@ ota_status ota_weight_rule_of(const layer_shape *s, const weight_rule **rule, ot
         if (problem->terms[k].kind == OTA_TERM_SOFTCAP) reason = "capped scores";
     }
     if (reason == NULL) return OTA_OK;
-    return analysis_fail(error, OTA_UNSUPPORTED, "method",
-                         "use softmax with free, exact or relaxed columns",
-                         "no bound on the change is proven for %s", reason);
+    return ota_analysis_fail(call, OTA_UNSUPPORTED, "method",
+                             "use softmax with free, exact or relaxed columns",
+                             "no bound on the change is proven for %s", reason);
 }
 
 double ota_layer_head_rate(const layer_shape *s, int64_t head) {

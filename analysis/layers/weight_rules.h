@@ -17,7 +17,8 @@ typedef struct weight_rule {
 } weight_rule;
 
 /* The rule of this method, or why there is none. */
-ota_status ota_weight_rule_of(const layer_shape *s, const weight_rule **rule, ota_error *error);
+ota_status ota_weight_rule_of(const layer_shape *s, const weight_rule **rule,
+                              const analysis_call *call);
 /* Bounds of ||P_i - P'_i||_1 from r_i and the largest r. */
 double ota_weights_printed(const weight_rule *rule, int64_t queries, double own, double worst);
 /* The same from ranges, the largest less the smallest. */

@@ -78,27 +78,29 @@ static double log_ratio(double before, double after) {
 }
 
 ota_status ota_divergence_of(const double *before, const double *after, int64_t size,
-                             ota_divergence *divergence, ota_error *error) {
+                             ota_divergence *divergence, const ota_analysis_options *options,
+                             ota_error *error) {
+    const analysis_call call = ota_analysis_begin(options, error);
     double before_scale = 1.0, after_scale = 1.0;
-    ota_status status = analysis_check_size(size, 1, "size", error);
+    ota_status status = analysis_check_size(size, 1, "size", &call);
     if (status == OTA_OK)
-        status = analysis_check_distribution(before, size, "before", &before_scale, error);
+        status = analysis_check_distribution(before, size, "before", &before_scale, &call);
     if (status == OTA_OK)
-        status = analysis_check_distribution(after, size, "after", &after_scale, error);
+        status = analysis_check_distribution(after, size, "after", &after_scale, &call);
     if (status != OTA_OK) return status;
     int64_t leader = 0;
-    for (int64_t i = 1; i < size && analysis_goes_on(i); i++) {
+    for (int64_t i = 1; i < size && analysis_goes_on(&call, i); i++) {
         if (before[i] > before[leader]) leader = i;
     }
     sums s = {.leader = 0.0};
-    for (int64_t i = 0; i < size && analysis_goes_on(i); i++) {
+    for (int64_t i = 0; i < size && analysis_goes_on(&call, i); i++) {
         const double b = before[i] * before_scale, a = after[i] * after_scale;
         analysis_add(&s.entropy_before, surprise(b));
         analysis_add(&s.entropy_after, surprise(a));
         if (a + b > 0.0) count_entry(&s, b, a, a - b, log_ratio(b, a), i == leader);
     }
     conclude(&s, divergence);
-    return ota_analysis_end(OTA_OK, error);
+    return ota_analysis_end(OTA_OK, &call);
 }
 
 /* e_j */
@@ -113,9 +115,9 @@ static double excess_change(const analysis_softmax *before, const analysis_softm
 /* log(1 + s): by s while it is small, which is exact to the size of the tails, else from the two
  * totals. */
 static double normaliser_change(const analysis_softmax *before, const analysis_softmax *after,
-                                int64_t size) {
+                                int64_t size, const analysis_call *call) {
     analysis_sum s = {0.0, 0.0};
-    for (int64_t i = 0; i < size && analysis_goes_on(i); i++) {
+    for (int64_t i = 0; i < size && analysis_goes_on(call, i); i++) {
         if (i == before->leader) continue;
         const double e = excess_change(before, after, i);
         const double log_weight = analysis_log_weight(before, i);
@@ -127,25 +129,26 @@ static double normaliser_change(const analysis_softmax *before, const analysis_s
 }
 
 static ota_status check_logits(const analysis_numbers *before, const analysis_numbers *after,
-                               int64_t size, double scale, ota_error *error) {
-    ota_status status = analysis_check_size(size, 1, "size", error);
-    if (status == OTA_OK) status = analysis_check_numbers(before, size, scale, "before", error);
-    if (status == OTA_OK) status = analysis_check_numbers(after, size, scale, "after", error);
+                               int64_t size, double scale, const analysis_call *call) {
+    ota_status status = analysis_check_size(size, 1, "size", call);
+    if (status == OTA_OK) status = analysis_check_numbers(before, size, scale, "before", call);
+    if (status == OTA_OK) status = analysis_check_numbers(after, size, scale, "after", call);
     return status;
 }
 
 ota_status ota_divergence_of_logits(const void *before, const void *after, ota_type type,
                                     int64_t size, double temperature, ota_divergence *divergence,
-                                    ota_error *error) {
+                                    const ota_analysis_options *options, ota_error *error) {
+    const analysis_call call = ota_analysis_begin(options, error);
     const analysis_numbers z = {before, type}, w = {after, type};
-    ota_status status = analysis_check_temperature(temperature, error);
-    if (status == OTA_OK) status = check_logits(&z, &w, size, temperature, error);
+    ota_status status = analysis_check_temperature(temperature, &call);
+    if (status == OTA_OK) status = check_logits(&z, &w, size, temperature, &call);
     if (status != OTA_OK) return status;
-    const analysis_softmax b = analysis_softmax_of(z, size, temperature);
-    const analysis_softmax a = analysis_softmax_of(w, size, temperature);
-    const double level = normaliser_change(&b, &a, size);
+    const analysis_softmax b = analysis_softmax_of(z, size, temperature, &call);
+    const analysis_softmax a = analysis_softmax_of(w, size, temperature, &call);
+    const double level = normaliser_change(&b, &a, size, &call);
     sums s = {.leader = 0.0};
-    for (int64_t i = 0; i < size && analysis_goes_on(i); i++) {
+    for (int64_t i = 0; i < size && analysis_goes_on(&call, i); i++) {
         const double log_before = analysis_log_weight(&b, i),
                      log_after = analysis_log_weight(&a, i);
         const double x = excess_change(&b, &a, i) - level;
@@ -155,24 +158,25 @@ ota_status ota_divergence_of_logits(const void *before, const void *after, ota_t
         count_entry(&s, p, q, fabs(x) <= 1.0 ? p * expm1(x) : q - p, x, i == b.leader);
     }
     conclude(&s, divergence);
-    return ota_analysis_end(OTA_OK, error);
+    return ota_analysis_end(OTA_OK, &call);
 }
 
 ota_status ota_tail_of(const void *logits, ota_type type, int64_t size, double temperature,
-                       ota_tail *tail, ota_error *error) {
+                       ota_tail *tail, const ota_analysis_options *options, ota_error *error) {
+    const analysis_call call = ota_analysis_begin(options, error);
     const analysis_numbers z = {logits, type};
-    ota_status status = analysis_check_temperature(temperature, error);
-    if (status == OTA_OK) status = analysis_check_size(size, 1, "size", error);
-    if (status == OTA_OK) status = analysis_check_numbers(&z, size, temperature, "logits", error);
+    ota_status status = analysis_check_temperature(temperature, &call);
+    if (status == OTA_OK) status = analysis_check_size(size, 1, "size", &call);
+    if (status == OTA_OK) status = analysis_check_numbers(&z, size, temperature, "logits", &call);
     if (status != OTA_OK) return status;
-    const analysis_softmax s = analysis_softmax_of(z, size, temperature);
+    const analysis_softmax s = analysis_softmax_of(z, size, temperature, &call);
     double second = -(double)INFINITY;
-    for (int64_t i = 0; i < size && analysis_goes_on(i); i++) {
+    for (int64_t i = 0; i < size && analysis_goes_on(&call, i); i++) {
         if (i != s.leader) second = fmax(second, analysis_at(&z, i));
     }
     /* The logarithm from the second on, which does not underflow. */
     analysis_sum rest = {0.0, 0.0};
-    for (int64_t i = 0; i < size && analysis_goes_on(i); i++) {
+    for (int64_t i = 0; i < size && analysis_goes_on(&call, i); i++) {
         if (i != s.leader) analysis_add(&rest, exp((analysis_at(&z, i) - second) / temperature));
     }
     tail->index = s.leader;
@@ -181,25 +185,26 @@ ota_status ota_tail_of(const void *logits, ota_type type, int64_t size, double t
     tail->log_mass =
         size == 1 ? -(double)INFINITY
                   : (second - s.top) / temperature + log(analysis_total(&rest)) - s.log_total;
-    return ota_analysis_end(OTA_OK, error);
+    return ota_analysis_end(OTA_OK, &call);
 }
 
 /* ---- logits and states --------------------------------------------------------------------- */
 
 /* About the first entry, so that the mean of equal numbers is that number. */
-static double mean_of(const analysis_numbers *x, int64_t size) {
+static double mean_of(const analysis_numbers *x, int64_t size, const analysis_call *call) {
     const double first = analysis_at(x, 0);
     analysis_sum sum = {0.0, 0.0};
-    for (int64_t i = 0; i < size && analysis_goes_on(i); i++) {
+    for (int64_t i = 0; i < size && analysis_goes_on(call, i); i++) {
         analysis_add(&sum, (analysis_at(x, i) - first) / (double)size);
     }
     return first + analysis_total(&sum);
 }
 
 /* Largest |x - center|, the unit in which squares are summed so that none overflows. */
-static double spread_of(const analysis_numbers *x, int64_t size, double center) {
+static double spread_of(const analysis_numbers *x, int64_t size, double center,
+                        const analysis_call *call) {
     double most = 0.0;
-    for (int64_t i = 0; i < size && analysis_goes_on(i); i++)
+    for (int64_t i = 0; i < size && analysis_goes_on(call, i); i++)
         most = fmax(most, fabs(analysis_at(x, i) - center));
     return most;
 }
@@ -210,13 +215,13 @@ typedef struct moments {
 } moments;
 
 static moments moments_of(const analysis_numbers *x, double x_center, const analysis_numbers *y,
-                          double y_center, int64_t size) {
-    moments m = {.x_spread = spread_of(x, size, x_center),
-                 .y_spread = spread_of(y, size, y_center)};
+                          double y_center, int64_t size, const analysis_call *call) {
+    moments m = {.x_spread = spread_of(x, size, x_center, call),
+                 .y_spread = spread_of(y, size, y_center, call)};
     const double x_unit = m.x_spread > 0.0 ? m.x_spread : 1.0;
     const double y_unit = m.y_spread > 0.0 ? m.y_spread : 1.0;
     analysis_sum xx = {0.0, 0.0}, yy = {0.0, 0.0}, xy = {0.0, 0.0};
-    for (int64_t i = 0; i < size && analysis_goes_on(i); i++) {
+    for (int64_t i = 0; i < size && analysis_goes_on(call, i); i++) {
         const double p = (analysis_at(x, i) - x_center) / x_unit;
         const double q = (analysis_at(y, i) - y_center) / y_unit;
         analysis_add(&xx, p * p);
@@ -236,44 +241,49 @@ static double cosine_of(const moments *m) {
 }
 
 ota_status ota_logit_change_of(const void *before, const void *after, ota_type type, int64_t size,
-                               ota_logit_change *change, ota_error *error) {
+                               ota_logit_change *change, const ota_analysis_options *options,
+                               ota_error *error) {
+    const analysis_call call = ota_analysis_begin(options, error);
     const analysis_numbers z = {before, type}, w = {after, type};
-    const ota_status status = check_logits(&z, &w, size, 1.0, error);
+    const ota_status status = check_logits(&z, &w, size, 1.0, &call);
     if (status != OTA_OK) return status;
     double least = (double)INFINITY, most = -(double)INFINITY;
-    for (int64_t i = 0; i < size && analysis_goes_on(i); i++) {
+    for (int64_t i = 0; i < size && analysis_goes_on(&call, i); i++) {
         const double d = analysis_at(&w, i) - analysis_at(&z, i);
         least = fmin(least, d);
         most = fmax(most, d);
     }
-    const moments m = moments_of(&z, mean_of(&z, size), &w, mean_of(&w, size), size);
+    const moments m =
+        moments_of(&z, mean_of(&z, size, &call), &w, mean_of(&w, size, &call), size, &call);
     change->max_change = fmax(fabs(least), fabs(most));
     change->range_half = 0.5 * (most - least);
     change->correlation = cosine_of(&m);
     change->effective_temperature = 1.0 / (m.x_spread * sqrt(m.xx / (double)size));
-    return ota_analysis_end(OTA_OK, error);
+    return ota_analysis_end(OTA_OK, &call);
 }
 
 ota_status ota_state_change_of(const void *before, const void *after, ota_type type, int64_t size,
-                               ota_state_change *change, ota_error *error) {
+                               ota_state_change *change, const ota_analysis_options *options,
+                               ota_error *error) {
+    const analysis_call call = ota_analysis_begin(options, error);
     const analysis_numbers h = {before, type}, g = {after, type};
-    const ota_status status = check_logits(&h, &g, size, 1.0, error);
+    const ota_status status = check_logits(&h, &g, size, 1.0, &call);
     if (status != OTA_OK) return status;
     double most = 0.0;
-    for (int64_t i = 0; i < size && analysis_goes_on(i); i++) {
+    for (int64_t i = 0; i < size && analysis_goes_on(&call, i); i++) {
         most = fmax(most, fabs(analysis_at(&g, i) - analysis_at(&h, i)));
     }
     analysis_sum squares = {0.0, 0.0};
-    for (int64_t i = 0; i < size && most > 0.0 && analysis_goes_on(i); i++) {
+    for (int64_t i = 0; i < size && most > 0.0 && analysis_goes_on(&call, i); i++) {
         const double d = (analysis_at(&g, i) - analysis_at(&h, i)) / most;
         analysis_add(&squares, d * d);
     }
-    const moments m = moments_of(&h, 0.0, &g, 0.0, size);
+    const moments m = moments_of(&h, 0.0, &g, 0.0, size, &call);
     change->norm_change = most * sqrt(analysis_total(&squares));
     change->relative_l2 = change->norm_change / (m.x_spread * sqrt(m.xx));
     change->cosine = cosine_of(&m);
     change->max_coordinate_change = most;
-    return ota_analysis_end(OTA_OK, error);
+    return ota_analysis_end(OTA_OK, &call);
 }
 
 /* ---- ranks --------------------------------------------------------------------------------- */
@@ -293,10 +303,11 @@ static uint64_t key_of(double x) {
 
 /* Descending and stable, so among equals the lower index comes first: one counting pass per byte that
  * is not the same everywhere. The sorted array is the one returned; NULL: interrupted. */
-static item *sort_items(const analysis_numbers *x, int64_t size, item *items, item *other) {
+static item *sort_items(const analysis_numbers *x, int64_t size, item *items, item *other,
+                        const analysis_call *call) {
     int64_t counts[8][256] = {{0}};
     for (int64_t i = 0; i < size; i++) {
-        if (!analysis_goes_on(i)) return NULL;
+        if (!analysis_goes_on(call, i)) return NULL;
         items[i] = (item){key_of(analysis_at(x, i)), i};
         for (int byte = 0; byte < 8; byte++) counts[byte][items[i].key >> 8 * byte & 255]++;
     }
@@ -309,7 +320,7 @@ static item *sort_items(const analysis_numbers *x, int64_t size, item *items, it
             start += here;
         }
         for (int64_t i = 0; i < size; i++) {
-            if (!analysis_goes_on(i)) return NULL;
+            if (!analysis_goes_on(call, i)) return NULL;
             other[counts[byte][items[i].key >> 8 * byte & 255]++] = items[i];
         }
         item *const sorted = other;
@@ -334,30 +345,31 @@ typedef struct rank_space {
 } rank_space;
 
 static void rank_change(const analysis_numbers *z, const analysis_numbers *w, int64_t size,
-                        const rank_space *space, ota_rank_change *change) {
+                        const rank_space *space, ota_rank_change *change,
+                        const analysis_call *call) {
     int64_t *const place = space->place;
     double *const rank = space->rank;
     const double middle = 0.5 * (double)(size - 1);
     double xx = 0.0, yy = 0.0, xy = 0.0;
-    const item *sorted = sort_items(z, size, space->items, space->other);
+    const item *sorted = sort_items(z, size, space->items, space->other, call);
     if (sorted == NULL) return;
     for (int64_t first = 0, last; first < size; first = last + 1) {
         last = run_end(sorted, first, size);
         const double centred = 0.5 * (double)(first + last) - middle;
         for (int64_t i = first; i <= last; i++) {
-            if (!analysis_goes_on(i)) return;
+            if (!analysis_goes_on(call, i)) return;
             place[sorted[i].index] = i;
             rank[sorted[i].index] = centred;
             xx += centred * centred;
         }
     }
-    sorted = sort_items(w, size, space->items, space->other);
+    sorted = sort_items(w, size, space->items, space->other, call);
     if (sorted == NULL) return;
     for (int64_t first = 0, last; first < size; first = last + 1) {
         last = run_end(sorted, first, size);
         const double centred = 0.5 * (double)(first + last) - middle;
         for (int64_t i = first; i <= last; i++) {
-            if (!analysis_goes_on(i)) return;
+            if (!analysis_goes_on(call, i)) return;
             yy += centred * centred;
             xy += centred * rank[sorted[i].index];
         }
@@ -367,43 +379,46 @@ static void rank_change(const analysis_numbers *z, const analysis_numbers *w, in
     for (int64_t t = 0; t < change->count && change->overlap != NULL; t++) {
         const int64_t most = change->counts[t];
         int64_t shared = 0;
-        for (int64_t i = 0; i < most && analysis_goes_on(i); i++)
+        for (int64_t i = 0; i < most && analysis_goes_on(call, i); i++)
             shared += place[sorted[i].index] < most;
         change->overlap[t] = (double)shared / (double)most;
     }
 }
 
 /* size * each bytes, or NULL with the status in *status. */
-static void *allocate(int64_t size, size_t each, ota_status *status, ota_error *error) {
+static void *allocate(int64_t size, size_t each, ota_status *status, const analysis_call *call) {
     void *memory = (uint64_t)size > SIZE_MAX / each ? NULL : malloc((size_t)size * each);
     if (memory == NULL) {
-        *status = analysis_fail(error, OTA_ENOMEM, "size", "use fewer symbols",
-                                "no memory for %" PRId64 " values", size);
+        *status = ota_analysis_fail(call, OTA_ENOMEM, "size", "use fewer symbols",
+                                    "no memory for %" PRId64 " values", size);
     }
     return memory;
 }
 
 ota_status ota_rank_change_of(const void *before, const void *after, ota_type type, int64_t size,
-                              ota_rank_change *change, ota_error *error) {
+                              ota_rank_change *change, const ota_analysis_options *options,
+                              ota_error *error) {
+    const analysis_call call = ota_analysis_begin(options, error);
     const analysis_numbers z = {before, type}, w = {after, type};
-    ota_status status = check_logits(&z, &w, size, 1.0, error);
+    ota_status status = check_logits(&z, &w, size, 1.0, &call);
     if (status != OTA_OK) return status;
     for (int64_t t = 0; t < change->count; t++) {
         if (change->counts[t] < 1 || change->counts[t] > size) {
-            return analysis_fail(error, OTA_EINVAL, "counts", "choose 1 to the number of symbols",
-                                 "counts[%" PRId64 "] is %" PRId64 " of %" PRId64 " symbols", t,
-                                 change->counts[t], size);
+            return ota_analysis_fail(&call, OTA_EINVAL, "counts",
+                                     "choose 1 to the number of symbols",
+                                     "counts[%" PRId64 "] is %" PRId64 " of %" PRId64 " symbols", t,
+                                     change->counts[t], size);
         }
     }
     const size_t each = 2 * sizeof(item) + sizeof(int64_t) + sizeof(double);
-    item *const items = allocate(size, each, &status, error);
+    item *const items = allocate(size, each, &status, &call);
     if (items == NULL) return status;
     rank_space space = {.items = items, .other = items + size};
     space.place = (int64_t *)(void *)(space.other + size);
     space.rank = (double *)(void *)(space.place + size);
-    rank_change(&z, &w, size, &space, change);
+    rank_change(&z, &w, size, &space, change, &call);
     free(items);
-    return ota_analysis_end(OTA_OK, error);
+    return ota_analysis_end(OTA_OK, &call);
 }
 
 /* Quantile of values sorted in descending order, linear between neighbours. */
@@ -416,9 +431,9 @@ static double quantile(const double *values, const item *sorted, int64_t count, 
 
 /* Third and fourth central moments, of deviations in units of the largest so that no power overflows. */
 static void shape_of(const analysis_numbers *x, double mean, double spread, int64_t count,
-                     ota_summary *summary) {
+                     ota_summary *summary, const analysis_call *call) {
     analysis_sum second = {0.0, 0.0}, third = {0.0, 0.0}, fourth = {0.0, 0.0};
-    for (int64_t i = 0; i < count && spread > 0.0 && analysis_goes_on(i); i++) {
+    for (int64_t i = 0; i < count && spread > 0.0 && analysis_goes_on(call, i); i++) {
         const double d = (analysis_at(x, i) - mean) / spread;
         analysis_add(&second, d * d);
         analysis_add(&third, d * d * d);
@@ -430,28 +445,29 @@ static void shape_of(const analysis_numbers *x, double mean, double spread, int6
 }
 
 ota_status ota_summary_of(const double *values, int64_t count, ota_summary *summary,
-                          ota_error *error) {
+                          const ota_analysis_options *options, ota_error *error) {
+    const analysis_call call = ota_analysis_begin(options, error);
     const analysis_numbers x = {values, OTA_F64};
-    ota_status status = analysis_check_size(count, 1, "count", error);
-    if (status == OTA_OK) status = analysis_check_numbers(&x, count, 1.0, "values", error);
+    ota_status status = analysis_check_size(count, 1, "count", &call);
+    if (status == OTA_OK) status = analysis_check_numbers(&x, count, 1.0, "values", &call);
     if (status != OTA_OK) return status;
-    item *const items = allocate(count, 2 * sizeof(item), &status, error);
+    item *const items = allocate(count, 2 * sizeof(item), &status, &call);
     if (items == NULL) return status;
-    const item *const sorted = sort_items(&x, count, items, items + count);
+    const item *const sorted = sort_items(&x, count, items, items + count, &call);
     if (sorted == NULL) {
         free(items);
-        return ota_analysis_end(OTA_OK, error);
+        return ota_analysis_end(OTA_OK, &call);
     }
     summary->minimum = values[sorted[count - 1].index];
     summary->maximum = values[sorted[0].index];
     summary->median = quantile(values, sorted, count, 0.5);
     summary->p95 = quantile(values, sorted, count, 0.95);
     summary->p99 = quantile(values, sorted, count, 0.99);
-    summary->mean = mean_of(&x, count);
-    const moments m = moments_of(&x, summary->mean, &x, summary->mean, count);
+    summary->mean = mean_of(&x, count, &call);
+    const moments m = moments_of(&x, summary->mean, &x, summary->mean, count, &call);
     summary->deviation = count > 1 ? m.x_spread * sqrt(m.xx / (double)(count - 1)) : (double)NAN;
     summary->variation = summary->deviation / fabs(summary->mean);
-    shape_of(&x, summary->mean, m.x_spread, count, summary);
+    shape_of(&x, summary->mean, m.x_spread, count, summary, &call);
     free(items);
-    return ota_analysis_end(OTA_OK, error);
+    return ota_analysis_end(OTA_OK, &call);
 }

@@ -321,6 +321,7 @@ static const double *norm_input(const struct run_bounds *b, int index) {
 
 static ota_status measure_jacobian(const run *r, double *room, ota_error *error) {
     const struct run_bounds *b = r->work->bounds;
+    const ota_norm norm = {.gamma = b->gamma, .epsilon = b->norm.epsilon};
     const int64_t d = r->work->width;
     ota_change all = {.sharp = (double)NAN, .sharp_ratio = (double)NAN};
     for (int64_t i = 0; i < r->work->record->shape.tokens; i++) {
@@ -328,8 +329,8 @@ static ota_status measure_jacobian(const run *r, double *room, ota_error *error)
         ota_layernorm_spectrum s;
         const ota_status status =
             b->attention.rms != 0
-                ? ota_rmsnorm_geometry(u, d, b->gamma, b->norm.epsilon, &s, error)
-                : ota_layernorm_geometry(u, d, b->gamma, b->norm.epsilon, room, &s, error);
+                ? ota_rmsnorm_geometry(u, d, &norm, &s, &r->context->analysis, error)
+                : ota_layernorm_geometry(u, d, &norm, room, &s, &r->context->analysis, error);
         if (status < 0) return status;
         all.measured = fmax(all.measured, s.exact);
         all.printed = fmax(all.printed, s.printed);
@@ -341,6 +342,7 @@ static ota_status measure_jacobian(const run *r, double *room, ota_error *error)
 
 static ota_status measure_norm(const run *r, int change, double *room, ota_error *error) {
     const struct run_bounds *b = r->work->bounds;
+    const ota_norm norm = {.gamma = b->gamma, .epsilon = b->norm.epsilon};
     const int64_t d = r->work->width;
     ota_change all = {.measured = 0};
     for (int64_t i = 0; i < r->work->record->shape.tokens; i++) {
@@ -348,8 +350,8 @@ static ota_status measure_norm(const run *r, int change, double *room, ota_error
         ota_change one;
         const ota_status status =
             b->attention.rms != 0
-                ? ota_rmsnorm_change(u, v, d, b->gamma, b->norm.epsilon, &one, error)
-                : ota_layernorm_change(u, v, d, b->gamma, b->norm.epsilon, room, &one, error);
+                ? ota_rmsnorm_change(u, v, d, &norm, &one, &r->context->analysis, error)
+                : ota_layernorm_change(u, v, d, &norm, room, &one, &r->context->analysis, error);
         if (status < 0) return status;
         include(&all, &one);
     }
@@ -432,9 +434,11 @@ static ota_status measure_ranks(const run *r, const double *s, double *room, dou
             if (!(part[i * columns + j] > 0)) return OTA_OK;
         }
     for (int k = 0; k < 2; k++) {
-        ota_status status = ota_log_ratios(part, rows, columns, ratios, error);
+        ota_status status =
+            ota_log_ratios(part, rows, columns, ratios, &r->context->analysis, error);
         if (status >= 0)
-            status = ota_rank(ratios, rows, columns - 1, tolerances[k], pivots, &rank, error);
+            status = ota_rank(ratios, rows, columns - 1, tolerances[k], pivots, &rank,
+                              &r->context->analysis, error);
         if (status < 0) return status;
         ranks[k] = (double)rank;
     }
@@ -450,7 +454,7 @@ static ota_status measure_head(const run *r, int64_t head, double *room, ota_err
                     (move * r->facts.heads + head) * RANKS;
     ota_status status = measure_ranks(r, now, room, ranks + RANK_ONE, error);
     if (status < 0 || move == 0) return status;
-    status = ota_compose(now, before, n, n, n, room + 2 * n * n, error);
+    status = ota_compose(now, before, n, n, n, room + 2 * n * n, &r->context->analysis, error);
     return status < 0 ? status : measure_ranks(r, room + 2 * n * n, room, ranks + RANK_TWO, error);
 }
 

@@ -83,8 +83,9 @@ static int find_events(saturation *s) {
                 note_event(s, l, t);
     for (int64_t w = 0; w < s->tv.windows; w++)
         s->windows_hit += memchr(s->hit + w * s->tv.unit, 1, (size_t)s->tv.unit) != NULL;
-    const ota_status status = ota_events_of(s->events, s->transitions, s->tokens, s->by_layer,
-                                            s->lengths, &s->summary, &error);
+    const ota_status status =
+        ota_events_of(s->events, s->transitions, s->tokens, s->by_layer, s->lengths, &s->summary,
+                      &s->r->context->analysis, &error);
     return status < 0 ? cli_fail_status(s->r->context, status, &error) : 0;
 }
 
@@ -111,7 +112,7 @@ static double correlate(saturation *s, int class, int64_t *ids) {
     double phi = (double)NAN;
     for (int64_t t = 0; t < s->tokens; t++)
         s->mark[t] = (class_of(s->r, id_at(s->r, t, ids)) & class) != 0;
-    (void)ota_phi_of(s->hit, s->mark, s->tokens, &phi, NULL);
+    (void)ota_phi_of(s->hit, s->mark, s->tokens, &phi, &s->r->context->analysis, NULL);
     return phi;
 }
 

@@ -74,7 +74,7 @@ void run_table_part(const run_table_of *table, int64_t part, double *to) {
 
 typedef struct figures_job {
     const run_table_of *table;
-    const int *cancel;
+    const ota_analysis_options *options;
     double factor, offset;
     int64_t seed;
     ota_figure *figures;
@@ -86,11 +86,11 @@ static void make_figure(void *context, int64_t part, int worker) {
     const int64_t count = j->table->windows * j->table->unit;
     double *values = malloc((size_t)count * sizeof *values);
     ota_status status = OTA_ENOMEM;
-    ota_analysis_limits(j->cancel, 0);
     if (values != NULL) {
         run_table_part(j->table, part, values);
         for (int64_t k = 0; k < count; k++) values[k] = j->factor * values[k] + j->offset;
-        status = ota_figure_of(values, count, j->table->unit, 0, j->seed, &j->figures[part], NULL);
+        status = ota_figure_of(values, count, j->table->unit, 0, j->seed, &j->figures[part],
+                               j->options, NULL);
     }
     free(values);
     if (status < 0) j->status[worker] = status;
@@ -100,7 +100,7 @@ int run_table_figures(run *r, const run_table_of *table, double factor, double o
                       ota_figure *figures) {
     const ota_error none = {.message = ""};
     figures_job j = {.table = table,
-                     .cancel = r->context->cancel,
+                     .options = &r->context->analysis,
                      .factor = factor,
                      .offset = offset,
                      .seed = r->settings.seed,

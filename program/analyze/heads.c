@@ -78,7 +78,7 @@ ota_status run_heads_measure(const run *r, const float *pattern, int64_t layer, 
         .reach = w->heads.reach[r->settings.first + layer],
         .value_norms = groups > 0 ? w->heads.value_norms + head / (heads / groups) * n : NULL};
     ota_head_scores scores;
-    const ota_status status = ota_head_scores_of(&view, &scores, NULL);
+    const ota_status status = ota_head_scores_of(&view, &scores, &r->context->analysis, NULL);
     if (status < 0) return status;
     for (int kind = 0; pattern == NULL && kind < CHANCE_KINDS; kind++)
         column(r, COLUMN_CHANCE)[layer * CHANCE_KINDS + kind] = kind_of(&scores, kind);
@@ -97,9 +97,9 @@ ota_status run_outliers_measure(const run *r, int64_t state, ota_error *error) {
     const int64_t n = w->record->shape.tokens;
     ota_outlier largest[MASSIVE_MOST];
     double *numbers = column(r, COLUMN_MASSIVE) + state * MASSIVE_MOST * MASSIVE_NUMBERS;
-    const ota_status status =
-        ota_outliers_of(w->states + state * w->tokens * w->width, OTA_F32, n, w->width,
-                        MASSIVE_MOST, largest, column(r, COLUMN_KURTOSIS) + state * n, error);
+    const ota_status status = ota_outliers_of(
+        &(ota_matrix){w->states + state * w->tokens * w->width, OTA_F32, n, w->width}, MASSIVE_MOST,
+        largest, column(r, COLUMN_KURTOSIS) + state * n, &r->context->analysis, error);
     if (status < 0) return status;
     column(r, COLUMN_MASSIVE_RATIO)[state] = largest[0].ratio;
     for (int64_t k = 0; k < MASSIVE_MOST && k < n * w->width; k++) {

@@ -194,8 +194,8 @@ static int write_entry(run *r, const run_table_of *table, int64_t entry, double 
     for (int number = MASSIVE_VALUE; number <= MASSIVE_RATIO; number++) {
         ota_figure figure;
         take_massive(table, entry, number, true, values);
-        const ota_status status =
-            ota_figure_of(values, table->windows, 1, 0, r->settings.seed, &figure, &error);
+        const ota_status status = ota_figure_of(values, table->windows, 1, 0, r->settings.seed,
+                                                &figure, &r->context->analysis, &error);
         if (status < 0) return cli_fail_status(r->context, status, &error);
         write_interval(csv, &figure);
     }

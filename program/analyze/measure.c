@@ -144,7 +144,6 @@ static ota_status measure_rows(run *r, const step *s, int64_t task, int worker, 
 static ota_status align(run *r, const step *s, ota_error *error) {
     struct run_work *w = r->work;
     const int64_t n = tokens_of(r);
-    const ota_gauge_options options = {.size = sizeof options, .cancel = r->context->cancel};
     const ota_gauge_arrays arrays = {.column_shift = w->shift, .row_residual = w->residual};
     ota_gauge_result result;
     const ota_status status = ota_gauge(&(ota_gauge_matrix){.a = s->now->logits,
@@ -152,7 +151,7 @@ static ota_status align(run *r, const step *s, ota_error *error) {
                                                             .type = OTA_F32,
                                                             .rows = n,
                                                             .columns = w->vocabulary},
-                                        &options, &arrays, &result, error);
+                                        NULL, &arrays, &result, &r->context->analysis, error);
     if (status < 0) return status;
     put(r, s->probe, COLUMN_ALIGNMENT, s->index - 1, result.residual);
     put(r, s->probe, COLUMN_ALIGNMENT_LOWER, s->index - 1, result.residual_lower);
@@ -216,12 +215,12 @@ static ota_status output_task(run *r, int64_t i, int worker, ota_error *error) {
     ota_divergence divergence;
     ota_state_change change;
     (void)worker;
-    ota_status status =
-        ota_divergence_of_logits(before, after, OTA_F32, w->vocabulary, 1.0, &divergence, error);
+    ota_status status = ota_divergence_of_logits(before, after, OTA_F32, w->vocabulary, 1.0,
+                                                 &divergence, &r->context->analysis, error);
     if (status == OTA_OK)
         status =
             ota_state_change_of(w->baseline_state + i * w->width, w->final_state + i * w->width,
-                                OTA_F32, w->width, &change, error);
+                                OTA_F32, w->width, &change, &r->context->analysis, error);
     if (status < 0) return status;
     put(r, 0, COLUMN_OUTPUT_TV, i, divergence.tv);
     put(r, 0, COLUMN_OUTPUT_KL, i, divergence.kl_reverse);

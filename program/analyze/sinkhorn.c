@@ -72,7 +72,7 @@ static ota_status count_rounds(run *r, int64_t task, int worker, ota_error *erro
                                            .u = u,
                                            .v = v,
                                            .errors = errors},
-                    &result, error);
+                    &result, &r->context->analysis, error);
     if (status < 0 && status != OTA_NOT_CONVERGED) return status;
     for (int t = 0; t < PAIR_TOLERANCES; t++) {
         const int64_t at = (pair * PAIR_EPSILONS + e) * PAIR_TOLERANCES + t;
@@ -113,7 +113,7 @@ static int write_rows(run *r, const run_table_of *rounds, const run_table_of *pr
         double share = 0;
         for (int64_t k = 0; k < marks; k++) share += values[k] / (double)marks;
         const int64_t count = pick(rounds, place, values);
-        if (count > 0) status = ota_summary_of(values, count, &s, &error);
+        if (count > 0) status = ota_summary_of(values, count, &s, &r->context->analysis, &error);
         csv_row(csv, "nnnnnnnnn", epsilons[e], tolerances[t], s.mean, s.deviation, s.maximum,
                 (double)marks, share, (double)(marks - count),
                 e == 0 ? most_possible[t] : (double)NAN);

@@ -20,7 +20,6 @@ typedef struct task {
 static void run_task(void *context, int64_t index, int worker) {
     const task *t = context;
     run_trouble *trouble = &t->r->work->trouble[worker];
-    ota_analysis_limits(t->r->context->cancel, 0);
     ota_error error = {.message = ""};
     const ota_status status =
         *t->r->context->cancel != 0 ? OTA_CANCELLED : t->body(t->r, index, worker, &error);
@@ -112,12 +111,11 @@ static void measure_head(void *context, int64_t head, int worker) {
     const int64_t n = w->record->shape.tokens, heads = j->r->facts.heads;
     const int64_t at = j->layer * heads + head;
     ota_pattern pattern;
-    ota_analysis_limits(j->r->context->cancel, 0);
     if (w->pooled != NULL && w->variant == 0)
         cli_pool_pattern(j->patterns + head * n * n, (size_t)n,
                          w->pooled + at * w->cells * w->cells);
-    ota_status status =
-        ota_pattern_of(j->patterns + head * n * n, OTA_F32, n, n, 0.0, NULL, &pattern, NULL);
+    ota_status status = ota_pattern_of(&(ota_matrix){j->patterns + head * n * n, OTA_F32, n, n},
+                                       0.0, NULL, &pattern, &j->r->context->analysis, NULL);
     if (status >= 0 && w->variant == 0)
         status = run_heads_measure(j->r, j->patterns + head * n * n, j->layer, head);
     if (status >= 0 && w->variant == 0 && head == 0)
@@ -176,8 +174,9 @@ static ota_status measure_cloud(run *r, int64_t index, int worker, ota_error *er
     ota_state_cloud cloud;
     (void)worker;
     double *norms = run_record_column(w->record, 0, 0, COLUMN_NORM) + index * n;
-    const ota_status status = ota_state_cloud_of(w->states + index * w->tokens * w->width, OTA_F32,
-                                                 n, w->width, 1, norms, &cloud, error);
+    const ota_status status = ota_state_cloud_of(
+        &(ota_matrix){w->states + index * w->tokens * w->width, OTA_F32, n, w->width}, 1, norms,
+        &cloud, &r->context->analysis, error);
     if (status < 0) return status;
     run_record_column(w->record, 0, 0, COLUMN_EFFECTIVE_RANK)[index] = cloud.participation;
     run_record_column(w->record, 0, 0, COLUMN_MEAN_COSINE)[index] = cloud.mean_cosine;
@@ -193,8 +192,9 @@ static ota_status measure_moves(run *r, int64_t index, int worker, ota_error *er
     (void)worker;
     for (int64_t i = 0; i < n; i++) {
         ota_state_change change;
-        const ota_status status = ota_state_change_of(before + i * w->width, after + i * w->width,
-                                                      OTA_F32, w->width, &change, error);
+        const ota_status status =
+            ota_state_change_of(before + i * w->width, after + i * w->width, OTA_F32, w->width,
+                                &change, &r->context->analysis, error);
         if (status < 0) return status;
         const int64_t at = index * n + i;
         run_record_column(w->record, (int)v, 0, COLUMN_NORM_CHANGE)[at] = change.norm_change;

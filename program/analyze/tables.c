@@ -72,7 +72,8 @@ static int write_ranges(run *r, int probe, const run_table_of *table, cli_text *
         ota_figure figure;
         char text[64];
         mean_range(table, first - 1, last, means);
-        status = ota_figure_of(means, table->windows, 1, 0, r->settings.seed, &figure, &error);
+        status = ota_figure_of(means, table->windows, 1, 0, r->settings.seed, &figure,
+                               &r->context->analysis, &error);
         if (status < 0) break;
         (void)snprintf(text, sizeof text, "%" PRId64 "-%" PRId64, first, last);
         csv_word(csv, text);
@@ -100,8 +101,8 @@ static void write_exponent(const run *r, int probe, const run_table_of *table, c
         for (int64_t w = 0; w < table->windows; w++)
             means[k] += table->values[w * table->parts + from + k] / (double)table->windows;
     }
-    (void)ota_power_law_of(depths, means, count, &law, NULL);
-    (void)ota_trend_of(means, count, &trend, NULL);
+    (void)ota_power_law_of(depths, means, count, &law, &r->context->analysis, NULL);
+    (void)ota_trend_of(means, count, &trend, &r->context->analysis, NULL);
     const struct {
         const char *name;
         double value, error;
@@ -142,7 +143,8 @@ static int summarise_last(run *r, int probe, ota_summary *summary) {
         code = cli_fail(&r->context->error, CLI_EXIT_LIMIT, "there is no memory left");
     if (code == 0) {
         run_table_part(&table, table.parts - 1, last);
-        const ota_status status = ota_summary_of(last, table.windows, summary, &error);
+        const ota_status status =
+            ota_summary_of(last, table.windows, summary, &r->context->analysis, &error);
         if (status < 0) code = cli_fail_status(r->context, status, &error);
     }
     free(last);

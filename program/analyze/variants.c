@@ -26,7 +26,8 @@ static int estimate_of(run *r, double *sums, const double *counts, int64_t windo
         count += counts[w];
         sums[w] /= counts[w];
     }
-    const ota_status status = ota_figure_of(sums, windows, 1, 0, r->settings.seed, &figure, &error);
+    const ota_status status = ota_figure_of(sums, windows, 1, 0, r->settings.seed, &figure,
+                                            &r->context->analysis, &error);
     if (status < 0) return cli_fail_status(r->context, status, &error);
     *to = (estimate){.mean = sum / count, .low = figure.low, .high = figure.high};
     return 0;

@@ -95,7 +95,9 @@ static int measure_probe_norm(run *r) {
     int code = cli_memory(r->context, (size_t)(words * width) * sizeof(float), "the probe", &rows);
     if (code != 0) return code;
     ota_status status = ota_model_probe_rows(r->model, 0, words, rows, &error);
-    if (status >= 0) status = ota_probe_of(rows, OTA_F32, words, width, &r->probe, &error);
+    if (status >= 0)
+        status =
+            ota_probe_of(rows, OTA_F32, words, width, &r->probe, &r->context->analysis, &error);
     free(rows);
     return status < 0 ? cli_fail_status(r->context, status, &error) : 0;
 }

@@ -120,10 +120,7 @@ static int solve(cli_context *context, alignment *x) {
     cli_progress progress;
     ota_gauge_options options = {.size = sizeof options,
                                  .tolerance = context->settings.solver.tolerance.value,
-                                 .max_passes = context->settings.solver.max_rounds.value,
-                                 .cancel = context->cancel,
-                                 .progress = cli_progress_solver,
-                                 .progress_user = &progress};
+                                 .max_passes = context->settings.solver.max_rounds.value};
     const ota_gauge_arrays arrays = {.row_shift = x->row_shift,
                                      .column_shift = x->column_shift,
                                      .cycle_rows = x->cycle_rows,
@@ -131,6 +128,9 @@ static int solve(cli_context *context, alignment *x) {
     int code = find_solver(context, x, &options.rule);
     if (code != 0) return code;
     ota_error error = {.message = ""};
+    ota_analysis_options watched = context->analysis;
+    watched.progress = cli_progress_solver;
+    watched.progress_user = &progress;
     const int64_t begun = cli_now_ns();
     cli_progress_begin(&progress, context, "align");
     /* Where rounding ends what a pass can change, in units of the largest entry. */
@@ -138,7 +138,7 @@ static int solve(cli_context *context, alignment *x) {
     const ota_status status = ota_gauge(
         &(ota_gauge_matrix){
             .a = x->a, .b = x->b, .type = x->type, .rows = x->rows, .columns = x->columns},
-        &options, &arrays, &x->result, &error);
+        &options, &arrays, &x->result, &watched, &error);
     cli_progress_end(&progress);
     x->seconds = (double)(cli_now_ns() - begun) / 1e9;
     if (status == OTA_OK) return 0;

@@ -19,6 +19,7 @@
 typedef struct matrices {
     const cli_array *scores, *perturbed, *values, *other; /* all f64 */
     int64_t heads, rows, columns, width;
+    const ota_analysis_options *options;
 } matrices;
 
 /* Of one head. */
@@ -156,7 +157,7 @@ static ota_status bounds_of(const matrices *x, const double *s, const double *t,
                                                               .rows = x->rows,
                                                               .columns = x->columns,
                                                               .temperature = temperature},
-                                            (double)NAN, NULL, bounds, error);
+                                            (double)NAN, NULL, bounds, x->options, error);
     if (status < 0 || !exact) return status;
     bool masked = false;
     for (int64_t k = 0; k < x->rows * x->columns && !masked; k++) masked = isinf(s[k]);
@@ -166,7 +167,7 @@ static ota_status bounds_of(const matrices *x, const double *s, const double *t,
         status = ota_gauge(
             &(ota_gauge_matrix){
                 .a = s, .b = t, .type = OTA_F64, .rows = x->rows, .columns = x->columns},
-            NULL, NULL, &result, error);
+            NULL, NULL, &result, x->options, error);
         if (status < 0) return status;
         above = *residual = result.residual;
     }
@@ -175,7 +176,7 @@ static ota_status bounds_of(const matrices *x, const double *s, const double *t,
                                                  .rows = x->rows,
                                                  .columns = x->columns,
                                                  .temperature = temperature},
-                               above, NULL, bounds, error);
+                               above, NULL, bounds, x->options, error);
 }
 
 static double pick_bound(ota_column_rule rule, const ota_score_bounds *bounds) {
@@ -229,7 +230,7 @@ static ota_status certify_head(const matrices *x, const ota_problem *problem, co
                                                        .rows = x->rows,
                                                        .columns = x->columns,
                                                        .temperature = temperature},
-                                     p + at, q + at, &c->change, error);
+                                     p + at, q + at, &c->change, x->options, error);
     }
     if (status != OTA_OK) return status;
     c->bound = pick_bound(problem->columns, &bounds);
@@ -239,7 +240,7 @@ static ota_status certify_head(const matrices *x, const ota_problem *problem, co
     if (x->values == NULL) return OTA_OK;
     const double *v = values_of(x, x->values, head), *w = values_of(x, x->other, head);
     ota_output_bounds outputs;
-    status = ota_output_bounds_of(&bounds, v, w, x->columns, x->width, &outputs, error);
+    status = ota_output_bounds_of(&bounds, v, w, x->columns, x->width, &outputs, x->options, error);
     if (status != OTA_OK) return status;
     c->output_change = output_change(x, p + at, q + at, v, w);
     c->output_bound = pick_output_bound(problem->columns, &bounds, &outputs);
@@ -328,7 +329,7 @@ static int load(cli_context *context, matrices *x) {
 static int certify_change(cli_context *context) {
     const char *method =
         context->settings.method.name != NULL ? context->settings.method.name : "softmax/exact";
-    matrices x = {.scores = NULL};
+    matrices x = {.options = &context->analysis};
     int code = load(context, &x);
     if (code != 0) return code;
     context->settings.output.dtype = "f64";

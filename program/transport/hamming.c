@@ -67,8 +67,8 @@ static int find_solver(cli_context *context, ota_hamming_solver *solver) {
     return cli_refuse_flag(context, "solver", hint, "--solver '%.40s' does not solve this", name);
 }
 
-static int report(cli_context *context, const ota_hamming_result *result, double divergence,
-                  double seconds, ota_hamming_solver solver, int64_t size) {
+static int report(cli_context *context, const ota_hamming_result *result, double seconds,
+                  ota_hamming_solver solver, int64_t size) {
     const char *word = solver == OTA_HAMMING_NEWTON ? "newton" : "sinkhorn";
     const double epsilon = context->settings.solver.epsilon.value;
     if (context->settings.output.json) {
@@ -76,14 +76,14 @@ static int report(cli_context *context, const ota_hamming_result *result, double
                                       "solver:s rounds:I seconds:r symbols:I epsilon:r cost:r "
                                       "objective:r divergence:r marginal_error:r tv:r theta:r",
                                       word, result->rounds, seconds, size, epsilon, result->cost,
-                                      result->objective, divergence, result->marginal_error,
+                                      result->objective, result->divergence, result->marginal_error,
                                       result->tv, result->theta);
         return cli_print_json(stdout, object);
     }
     (void)printf("symbols        %" PRId64 "\nepsilon        %g\n", size, epsilon);
     (void)printf("cost           %.12g   mass that changes its symbol\n", result->cost);
     (void)printf("objective      %.12g   cost - epsilon * entropy\n", result->objective);
-    (void)printf("divergence     %.12g   debiased\n", divergence);
+    (void)printf("divergence     %.12g   debiased\n", result->divergence);
     (void)printf("tv             %.12g   total variation\n", result->tv);
     (void)printf("marginal error %.2g\n", result->marginal_error);
     (void)printf("rounds         %" PRId64 " by %s in %.3g ms\n", result->rounds, word,
@@ -102,7 +102,6 @@ static int solve(cli_context *context, distributions *d) {
     if (code != 0) return code;
     ota_error error = {.message = ""};
     ota_hamming_result result;
-    double divergence;
     const int64_t begun = cli_now_ns();
     const ota_status status = ota_hamming_divergence(
         d->p, d->q, d->size, settings->solver.epsilon.value,
@@ -111,12 +110,12 @@ static int solve(cli_context *context, distributions *d) {
                                .tolerance = settings->solver.tolerance.value,
                                .max_rounds = settings->solver.max_rounds.value,
                                .u = d->u,
-                               .v = d->v,
-                               .cancel = context->cancel},
-        &divergence, &result, &error);
+                               .v = d->v},
+        &result, &context->analysis, &error);
+
     const double seconds = (double)(cli_now_ns() - begun) / 1e9;
     if (status < 0) return cli_fail_status(context, status, &error);
-    return report(context, &result, divergence, seconds, solver, d->size);
+    return report(context, &result, seconds, solver, d->size);
 }
 
 int cli_hamming(cli_context *context) {

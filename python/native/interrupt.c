@@ -11,8 +11,6 @@
 #define _POSIX_C_SOURCE 200809L
 #include "native.h"
 
-#include "otattn_analysis.h"
-
 #include <math.h>
 #include <pthread.h>
 #include <signal.h>
@@ -76,7 +74,6 @@ const int *native_cancel(void) { return &asked; }
 
 void native_enter(void) {
     in_flight++;
-    ota_analysis_limits(&asked, 0);
     if (PyThread_get_thread_ident() == main_thread && in_main++ == 0) install();
 }
 
@@ -90,7 +87,6 @@ static void wait_for_others(void) {
 }
 
 int native_leave(int cancelled) {
-    ota_analysis_limits(NULL, 0);
     const int by_flag = cancelled && __atomic_load_n(&asked, __ATOMIC_RELAXED) != 0;
     if (PyThread_get_thread_ident() == main_thread && --in_main == 0) uninstall();
     if (--in_flight == 0) __atomic_store_n(&asked, 0, __ATOMIC_RELAXED);

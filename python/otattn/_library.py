@@ -40,6 +40,7 @@ _TYPES = {
     "d": ctypes.c_double,
     "s": ctypes.c_char_p,
     "p": ctypes.c_void_p,
+    "o": ctypes.c_void_p,
 }
 
 

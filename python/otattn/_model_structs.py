@@ -1,8 +1,8 @@
 """The structs, constants and calls of the C headers, written by scripts/make_python_structs.py.
 
 Do not edit. A call is its result and its arguments, one letter each: n nothing, a Array, t Text, b bool,
-i int, u unsigned, l int64, z size_t, d double, s text, p pointer; then the names of the arguments that are
-numbers.
+i int, u unsigned, l int64, z size_t, d double, s text, p pointer, o options of the analysis; then the names
+of the arguments that are numbers.
 """
 
 import ctypes

@@ -24,10 +24,10 @@ static aligned *align(trial *t, const double *a, int64_t n, int64_t m, ota_gauge
                                      .cycle_columns = x->columns};
     const ota_status status =
         told(t, ota_gauge(&(ota_gauge_matrix){.a = a, .type = OTA_F64, .rows = n, .columns = m},
-                          &options, &arrays, &x->result, NULL));
+                          &options, &arrays, &x->result, NULL, NULL));
     if (status < 0 && status != OTA_NOT_CONVERGED) x->result.residual = NAN;
     (void)ota_gauge_rest(&(ota_gauge_matrix){.a = a, .type = OTA_F64, .rows = n, .columns = m},
-                         x->k, x->v, x->rest, NULL);
+                         x->k, x->v, x->rest, NULL, NULL);
     seen(t, x->k, n);
     t->planted = false;
     x->result.residual = seen_number(t, x->result.residual);
@@ -113,7 +113,7 @@ static double midrange_excess(trial *t) {
 static double one_pass_bounds(trial *t) {
     double *a = scores_of(t, N, M, t->draw % CHARACTERS), four = NAN;
     (void)ota_gauge_four_cycle(
-        &(ota_gauge_matrix){.a = a, .type = OTA_F64, .rows = N, .columns = M}, NULL, &four, NULL);
+        &(ota_gauge_matrix){.a = a, .type = OTA_F64, .rows = N, .columns = M}, &four, NULL, NULL);
     four = seen_number(t, four);
     const double r = align(t, a, N, M, OTA_GAUGE_HOWARD)->result.residual;
     const double fast = align(t, a, N, M, OTA_GAUGE_FAST)->result.residual;
@@ -123,7 +123,7 @@ static double one_pass_bounds(trial *t) {
 static double four_cycle_formula(trial *t) {
     double *a = normals(t, N * M, 2.0), four = NAN, formula = 0.0, row[M];
     (void)ota_gauge_four_cycle(
-        &(ota_gauge_matrix){.a = a, .type = OTA_F64, .rows = N, .columns = M}, NULL, &four, NULL);
+        &(ota_gauge_matrix){.a = a, .type = OTA_F64, .rows = N, .columns = M}, &four, NULL, NULL);
     for (int i = 0; i < N * N; i++) {
         for (int j = 0; j < M; j++) row[j] = a[i / N * M + j] - a[i % N * M + j];
         formula = fmax(formula, spread_of(row, M) / 4.0);
@@ -173,7 +173,7 @@ static double coherence(trial *t, bool identity) {
                                                .moves = moves,
                                                .row_shift = k,
                                                .column_shift = v},
-                            distance, bound, NULL) < 0)
+                            distance, bound, NULL, NULL) < 0)
         return NAN;
     t->planted = false;
     seen(t, distance, N);
@@ -201,7 +201,7 @@ static double coherence_bound(trial *t) { return coherence(t, false); }
 
 static double hilbert(trial *t, const double *x, const double *y, int64_t size) {
     double distance = NAN;
-    (void)ota_hilbert(x, y, size, &distance, NULL);
+    (void)ota_hilbert(x, y, size, &distance, NULL, NULL);
     return seen_number(t, distance);
 }
 
@@ -243,7 +243,7 @@ static double hundredfold_printed(trial *t) {
 
 static ota_contraction contraction_of(trial *t, const double *log_kernel, int64_t n, int64_t m) {
     ota_contraction c = {NAN, NAN, NAN, NAN};
-    (void)ota_contraction_of(log_kernel, n, m, &c, NULL);
+    (void)ota_contraction_of(log_kernel, n, m, &c, NULL, NULL);
     c.diameter = seen_number(t, c.diameter);
     return c;
 }
@@ -293,7 +293,7 @@ static double contraction_attained(trial *t) {
                 ky[i] = exp(l[i * M + one]) + h * exp(l[i * M + other]);
                 kx[i] = ky[i] + 1e-4 * exp(l[i * M + one]);
             }
-            (void)ota_hilbert(kx, ky, N, &distance, NULL);
+            (void)ota_hilbert(kx, ky, N, &distance, NULL, NULL);
             best = worse(best, distance / log1p(1e-4));
         }
     }
@@ -324,7 +324,7 @@ static double one_gauge_object(trial *t) {
     double most = 0.0;
     double *l = scores_of(t, N, M, t->draw % CHARACTERS), four = NAN;
     (void)ota_gauge_four_cycle(
-        &(ota_gauge_matrix){.a = l, .type = OTA_F64, .rows = N, .columns = M}, NULL, &four, NULL);
+        &(ota_gauge_matrix){.a = l, .type = OTA_F64, .rows = N, .columns = M}, &four, NULL, NULL);
     const double diameter = contraction_of(t, l, N, M).diameter;
     aligned *x = align(t, l, N, M, OTA_GAUGE_HOWARD);
     most = worse(most, fabs(diameter - 4.0 * four));
@@ -339,7 +339,7 @@ static double transition(trial *t) {
         const double epsilon = (double)k * 1e-4, half[4] = {1.0 / epsilon, 0.0, 0.0, 1.0 / epsilon};
         if (epsilon < 0.01) continue;
         ota_contraction c;
-        if (k % 100 == 0 && ota_contraction_of(half, 2, 2, &c, NULL) == OTA_OK) {
+        if (k % 100 == 0 && ota_contraction_of(half, 2, 2, &c, NULL, NULL) == OTA_OK) {
             least = fmin(least, fabs(exp(c.entry_range) * epsilon * epsilon - 1.0));
         }
     }

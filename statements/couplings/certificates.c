@@ -110,8 +110,8 @@ static double mean_shift_identity(trial *t) {
         statement_solve(t, h, "ceta", 0.3, 0.0);
         double mass[N];
         ota_receiver receiver;
-        if (ota_receiver_of(h->p, N, N, mass, &receiver, NULL) < 0 ||
-            ota_mean_shift(mass, h->values, N, N, WIDTH, shift, NULL) < 0) {
+        if (ota_receiver_of(h->p, N, N, mass, &receiver, NULL, NULL) < 0 ||
+            ota_mean_shift(mass, h->values, N, N, WIDTH, shift, NULL, NULL) < 0) {
             return t->fault != 0.0 ? HUGE_VAL : NAN;
         }
         for (int k = 0; k < WIDTH; k++) {
@@ -131,7 +131,7 @@ static double nonexpansion(trial *t, bool residual, bool formula) {
                              1e-12);
     double *x = normals(t, N * WIDTH, 1.0), *y = normals(t, N * WIDTH, 1.0), ratio = NAN;
     (void)ota_nonexpansion(&(ota_mixing){.coupling = h->p, .rows = N, .keys = N, .alpha = alpha}, x,
-                           y, WIDTH, &ratio, NULL);
+                           y, WIDTH, &ratio, NULL, NULL);
     ratio = seen_number(t, ratio);
     double *px = product(t, h->p, x, N, N, WIDTH), *py = product(t, h->p, y, N, N, WIDTH);
     for (int k = 0; k < N * WIDTH; k++) {
@@ -184,18 +184,18 @@ static moved *move(trial *t, int64_t n, double *s, double *other, const char *me
     ota_gauge_result gauge = {.residual = NAN};
     (void)ota_gauge(
         &(ota_gauge_matrix){.a = s, .b = other, .type = OTA_F64, .rows = n, .columns = n}, NULL,
-        NULL, &gauge, NULL);
+        NULL, &gauge, NULL, NULL);
     x->residual = gauge.residual;
     x->bounds.printed = x->bounds.sharp = x->bounds.family = NAN;
     x->change = (ota_score_change){NAN, NAN, NAN, NAN};
     (void)ota_score_bounds_of(
         &(ota_score_pair){
             .scores = s, .perturbed = other, .rows = n, .columns = n, .temperature = tau},
-        x->residual, NULL, &x->bounds, NULL);
+        x->residual, NULL, &x->bounds, NULL, NULL);
     (void)ota_score_change_of(
         &(ota_score_pair){
             .scores = s, .perturbed = other, .rows = n, .columns = n, .temperature = tau},
-        x->p->p, x->q->p, &x->change, NULL);
+        x->p->p, x->q->p, &x->change, NULL, NULL);
     return x;
 }
 
@@ -309,7 +309,7 @@ static double row_bound_attained(trial *t) {
         if (ota_score_bounds_of(
                 &(ota_score_pair){
                     .scores = z, .perturbed = w, .rows = 1, .columns = 2, .temperature = 1.0},
-                NAN, NULL, &bounds, NULL) < 0)
+                NAN, NULL, &bounds, NULL, NULL) < 0)
             return NAN;
         least = fmin(least, l1_between(p->p, q->p, 2) / seen_number(t, bounds.row));
     }
@@ -323,7 +323,7 @@ static double output_bound(trial *t, bool sharp) {
     double *v = normals(t, N * WIDTH, 1.0), *w = copy_of(t, v, N * WIDTH), diameter = 0.0;
     for (int k = 0; k < N * WIDTH; k++) w[k] += t->draw % 3 == 0 ? 0.0 : 0.1 * normal(t);
     ota_output_bounds bounds;
-    if (ota_output_bounds_of(&x->bounds, v, w, N, WIDTH, &bounds, NULL) < 0) return NAN;
+    if (ota_output_bounds_of(&x->bounds, v, w, N, WIDTH, &bounds, NULL, NULL) < 0) return NAN;
     for (int j = 0; j < N * N; j++)
         diameter = fmax(diameter, row_norm(w + j / N * WIDTH, w + j % N * WIDTH, 1, WIDTH));
     double *a = product(t, x->p->p, v, N, N, WIDTH), *b = product(t, x->q->p, w, N, N, WIDTH);
@@ -363,7 +363,7 @@ static double receiver_masses(trial *t) {
     double *a = numbers(t, N * M);
     for (int i = 0; i < N; i++) memcpy(a + i * M, distribution(t, M, 1.5), M * sizeof *a);
     ota_receiver receiver;
-    if (ota_receiver_of(a, N, M, mass, &receiver, NULL) < 0) return NAN;
+    if (ota_receiver_of(a, N, M, mass, &receiver, NULL, NULL) < 0) return NAN;
     seen(t, mass, M);
     memset(sums, 0, sizeof sums);
     for (int k = 0; k < N * M; k++) sums[k % M] += a[k];
@@ -376,7 +376,7 @@ static double golden_imbalance(trial *t) {
     double s[9] = {1, 0, 0, 0, 2, 0, 1, 1, 0}, mass[3];
     head *h = statement_plan(t, 3, 3, s, "softmax", 1.0, 0.0);
     ota_receiver receiver;
-    if (ota_receiver_of(h->p, 3, 3, mass, &receiver, NULL) < 0) {
+    if (ota_receiver_of(h->p, 3, 3, mass, &receiver, NULL, NULL) < 0) {
         return t->fault != 0.0 ? HUGE_VAL : NAN;
     }
     return worse(fabs(receiver.imbalance - 0.52618905996675),
@@ -395,7 +395,7 @@ static double collapse(trial *t) {
         double *a = numbers(t, n * n), *mass = numbers(t, n);
         for (int64_t i = 0; i < n; i++) a[i * n] = 1.0;
         ota_receiver receiver;
-        if (ota_receiver_of(a, n, n, mass, &receiver, NULL) < 0) return NAN;
+        if (ota_receiver_of(a, n, n, mass, &receiver, NULL, NULL) < 0) return NAN;
         most = worse(most, fabs(seen_number(t, receiver.imbalance) - (double)(n - 1)));
         most = worse(most, fabs(mass[0] - (double)n) + fabs(mass[n - 1]));
     }
@@ -431,7 +431,7 @@ static double property_table(trial *t) {
                 property[2] = worse(property[2], fabs(x->p->columns[i] - 1.0));
             }
             (void)ota_hull_excess(product(t, x->p->p, v, N, N, WIDTH), v, N, N, WIDTH, &excess,
-                                  NULL);
+                                  NULL, NULL);
             property[1] = worse(property[1], excess);
             property[3] = worse(property[3], x->l1 / x->bounds.printed - 1.0);
         }

@@ -67,10 +67,10 @@ static double obstruction(trial *t) {
     static const double golden[6] = {.345, .345, .310, .310, .345, .345};
     double product[6], ratio[4];
     if (ota_compose(statement_example_first_layer, statement_example_second_layer, 2, 3, 3, product,
-                    NULL) < 0)
+                    NULL, NULL) < 0)
         return NAN;
     seen(t, product, 6);
-    if (ota_log_ratios(product, 2, 3, ratio, NULL) < 0) return NAN;
+    if (ota_log_ratios(product, 2, 3, ratio, NULL, NULL) < 0) return NAN;
     const double determinant = ratio[0] * ratio[3] - ratio[1] * ratio[2];
     const double formula =
         log(.345 / .345) * log(.345 / .310) - log(.310 / .345) * log(.345 / .310);
@@ -85,7 +85,7 @@ static double obstruction_printed(trial *t) {
     double product[6];
     (void)t;
     if (ota_compose(statement_example_first_layer, statement_example_second_layer, 2, 3, 3, product,
-                    NULL) < 0)
+                    NULL, NULL) < 0)
         return NAN;
     return farthest(product, printed, 6);
 }
@@ -94,14 +94,14 @@ static double obstruction_printed(trial *t) {
 static double tight_example(trial *t) {
     const double p[2] = {0.5, 0.5}, v[2] = {1.0, -1.0}, half[2] = {0.5, -0.5};
     double product[2];
-    if (ota_fisher_product(p, v, 2, 1.0, product, NULL) < 0) return NAN;
+    if (ota_fisher_product(p, v, 2, 1.0, product, NULL, NULL) < 0) return NAN;
     return farthest(seen(t, product, 2), half, 2);
 }
 
 static double tight_ratio(trial *t) {
     const double z[2] = {0.0, 0.0}, w[2] = {1e-3, -1e-3};
     ota_lipschitz x;
-    if (ota_lipschitz_of(z, w, OTA_F64, 2, 1.0, &x, NULL) < 0) return NAN;
+    if (ota_lipschitz_of(z, w, OTA_F64, 2, 1.0, &x, NULL, NULL) < 0) return NAN;
     return seen_number(t, x.l1 / x.printed);
 }
 
@@ -196,7 +196,7 @@ static double elastic_sweep(trial *t) {
     double last = statement_plan(t, N, N, s, "softmax", 1.0, 0.0)->certificate.delta;
     ota_coupling_spectrum spectrum;
     /* The smallest value may be hard to tell from its neighbours; at this lambda it does not decide. */
-    const ota_status status = ota_coupling_spectrum_of(exact->p, N, N, 0, &spectrum, NULL);
+    const ota_status status = ota_coupling_spectrum_of(exact->p, N, N, 0, &spectrum, NULL, NULL);
     if (status != OTA_OK && (status != OTA_NOT_CONVERGED || !(spectrum.second_residual <= 1e-5))) {
         return t->fault != 0.0 ? HUGE_VAL : NAN;
     }

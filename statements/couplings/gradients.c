@@ -177,7 +177,7 @@ static double chain_rule_call(trial *t) {
                                   .dq = dq,
                                   .dk = dk,
                                   .dv = dv};
-    if (ota_head_chain_rule(&chain, NULL) < 0) return NAN;
+    if (ota_head_chain_rule(&chain, NULL, NULL) < 0) return NAN;
     return worse(worse(farthest(h->gradients.queries, dq, N * WIDTH),
                        farthest(h->gradients.keys, dk, M * WIDTH)),
                  farthest(h->gradients.values, dv, M * VALUES));

@@ -68,14 +68,14 @@ static double box(trial *t) {
     head *h = head_with_values(t, 2.0);
     statement_solve(t, h, methods[t->draw], 0.5, 0.0);
     double excess = NAN;
-    (void)ota_hull_excess(h->out, h->values, N, N, WIDTH, &excess, NULL);
+    (void)ota_hull_excess(h->out, h->values, N, N, WIDTH, &excess, NULL, NULL);
     return fmax(0.0, seen_number(t, excess));
 }
 
 static double box_formula(trial *t) {
     double *v = normals(t, N * WIDTH, 1.0), *out = normals(t, N * WIDTH, 1.0);
     double excess = NAN, formula = 0.0;
-    (void)ota_hull_excess(out, v, N, N, WIDTH, &excess, NULL);
+    (void)ota_hull_excess(out, v, N, N, WIDTH, &excess, NULL, NULL);
     for (int at = 0; at < N * WIDTH; at++) {
         double low = HUGE_VAL, high = -HUGE_VAL;
         for (int j = 0; j < N; j++) {

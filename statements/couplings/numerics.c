@@ -38,7 +38,7 @@ static ota_hamming_result hamming(trial *t, const double *p, const double *q, in
                                            .tolerance = 1e-10,
                                            .u = u,
                                            .v = v},
-                    &result, NULL) < 0) {
+                    &result, NULL, NULL) < 0) {
         result.cost = result.objective = result.marginal_error = result.tv = NAN;
         result.rounds = 1000000;
     }
@@ -121,9 +121,9 @@ static double golden_p[3] = {0.5, 0.3, 0.2}, golden_q[3] = {0.2, 0.2, 0.6};
 
 static double divergence_of(trial *t, const double *p, const double *q, int64_t size,
                             double epsilon) {
-    double divergence = NAN;
-    (void)ota_hamming_divergence(p, q, size, epsilon, NULL, &divergence, NULL, NULL);
-    return seen_number(t, divergence);
+    ota_hamming_result result = {.divergence = NAN};
+    (void)ota_hamming_divergence(p, q, size, epsilon, NULL, &result, NULL, NULL);
+    return seen_number(t, result.divergence);
 }
 
 static double golden_divergence(trial *t) {
@@ -258,7 +258,7 @@ static double centring_shrinks_diameter(trial *t) {
     }
     for (int k = 0; k < 2; k++) {
         ota_contraction contraction;
-        if (ota_contraction_of(k == 0 ? s : moved, N, M, &contraction, NULL) < 0) return NAN;
+        if (ota_contraction_of(k == 0 ? s : moved, N, M, &contraction, NULL, NULL) < 0) return NAN;
         diameter[k] = contraction.diameter;
     }
     return diameter[0] - diameter[1];
@@ -328,7 +328,7 @@ static double tail_masses(trial *t) {
     long double sum = 0.0L;
     for (int j = 0; j < 20; j++) sum += j == 7 ? 0.0L : expl((long double)z[j] - z[7]);
     ota_tail tail;
-    if (ota_tail_of(z, OTA_F64, 20, 1.0, &tail, NULL) < 0) return NAN;
+    if (ota_tail_of(z, OTA_F64, 20, 1.0, &tail, NULL, NULL) < 0) return NAN;
     const long double mass = sum / (1.0L + sum);
     most = worse(most, fabs((double)(tail.mass / mass - 1.0L)));
     most = worse(most, fabs(seen_number(t, tail.log_mass) - (double)logl(mass)));
@@ -357,7 +357,7 @@ static double saturated_tv(trial *t) {
         if (j != 3) down += fmaxl(b - a, 0.0L);
     }
     ota_divergence d;
-    if (ota_divergence_of_logits(z, w, OTA_F64, 20, 1.0, &d, NULL) < 0) return NAN;
+    if (ota_divergence_of_logits(z, w, OTA_F64, 20, 1.0, &d, NULL, NULL) < 0) return NAN;
     const double want = (double)fmaxl(tv, down);
     return fabs(seen_number(t, d.tv / want) - 1.0);
 }
@@ -472,7 +472,7 @@ static bool solve_hamming(int64_t size) {
                                                    .tolerance = 1e-8,
                                                    .u = q + size,
                                                    .v = q + 2 * size},
-                            &result, NULL) >= 0;
+                            &result, NULL, NULL) >= 0;
     }
     free(p);
     return right && fabs(result.marginal_error) < 1e-6;
@@ -507,7 +507,7 @@ static double reached_marginals(trial *t) {
         h->values_width = 3;
         statement_solve(t, h, "softmax/exact", 0.3, 0.0);
         double *shift = numbers(t, 3);
-        if (ota_mean_shift(h->columns, h->values, N, M, 3, shift, NULL) < 0) return NAN;
+        if (ota_mean_shift(h->columns, h->values, N, M, 3, shift, NULL, NULL) < 0) return NAN;
         for (int k = 0; k < 3; k++) {
             double mean = 0.0, formula = 0.0;
             for (int i = 0; i < N; i++)

@@ -223,11 +223,11 @@ static double integer_norms(trial *t) {
     }
     double norm = NAN;
     ota_score_bounds bounds;
-    if (ota_row_norm(x, NULL, 4, 3, &norm, NULL) < 0 ||
+    if (ota_row_norm(x, NULL, 4, 3, &norm, NULL, NULL) < 0 ||
         ota_score_bounds_of(
             &(ota_score_pair){
                 .scores = x, .perturbed = zeros, .rows = 4, .columns = 3, .temperature = 1.0},
-            NAN, NULL, &bounds, NULL) < 0) {
+            NAN, NULL, &bounds, NULL, NULL) < 0) {
         return NAN;
     }
     return worse(fabs(seen_number(t, norm) - row), fabs(bounds.sup - sup));
@@ -246,15 +246,16 @@ static double birkhoff_rebuilds(trial *t) {
     enum { CAPACITY = (N - 1) * (N - 1) + 1 };
     double most = 0.0;
     head *h = statement_plan(t, N, M, scores_of(t, N, M, t->draw), "softmax/exact", 1.0, 1e-14);
-    double *weights = numbers(t, CAPACITY), *rebuilt = numbers(t, N * M), rest = NAN;
-    int64_t *columns = take(t, CAPACITY * N * sizeof *columns), count = 0;
-    if (ota_birkhoff(h->p, N, CAPACITY, weights, columns, &count, &rest, NULL) < 0) return NAN;
-    for (int64_t k = 0; k < count; k++) {
+    double *weights = numbers(t, CAPACITY), *rebuilt = numbers(t, N * M);
+    int64_t *columns = take(t, CAPACITY * N * sizeof *columns);
+    ota_permutations terms = {.capacity = CAPACITY, .weights = weights, .columns = columns};
+    if (ota_birkhoff(h->p, N, &terms, NULL, NULL) < 0) return NAN;
+    for (int64_t k = 0; k < terms.count; k++) {
         if (weights[k] < 0.0) return NAN;
         for (int i = 0; i < N; i++) rebuilt[i * M + columns[k * N + i]] += weights[k];
     }
     most = worse(most, farthest(h->p, rebuilt, N * M));
-    most = worse(most, fabs(sum_of(weights, count) - 1.0));
+    most = worse(most, fabs(sum_of(weights, terms.count) - 1.0));
     return most;
 }
 

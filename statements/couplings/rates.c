@@ -40,7 +40,7 @@ static history *listen(trial *t, double *s, int solver, const char *method, doub
     statement_solve(t, x, method, 1.0, tolerance);
     h->rounds = x->status >= OTA_OK ? x->result.rounds : -1;
     h->rate = NAN;
-    if (h->rounds > 0) (void)ota_rate_measured(h->errors, h->rounds + 1, &h->rate, NULL);
+    if (h->rounds > 0) (void)ota_rate_measured(h->errors, h->rounds + 1, &h->rate, NULL, NULL);
     h->rate = seen_number(t, h->rate);
     t->used = used;
     return h;
@@ -52,7 +52,7 @@ static ota_coupling_spectrum spectrum_of(trial *t, double *s, int64_t rounds) {
     ota_coupling_spectrum spectrum = {.second = NAN, .least = NAN, .second_residual = NAN};
     head *x = statement_plan(t, SIZE, SIZE, s, "softmax/exact", 1.0, 1e-12);
     if (x->status == OTA_OK)
-        (void)told(t, ota_coupling_spectrum_of(x->p, SIZE, SIZE, rounds, &spectrum, NULL));
+        (void)told(t, ota_coupling_spectrum_of(x->p, SIZE, SIZE, rounds, &spectrum, NULL, NULL));
     if (!(spectrum.second_residual <= 1e-5)) spectrum.second = NAN;
     t->used = used;
     return spectrum;
@@ -137,7 +137,7 @@ static double synthetic_rate(trial *t) {
     const double rate = between(t, 0.1, 0.999);
     double measured = NAN;
     for (int k = 0; k < 40; k++) errors[k] = 3.0 * pow(rate, k);
-    (void)ota_rate_measured(errors, 40, &measured, NULL);
+    (void)ota_rate_measured(errors, 40, &measured, NULL, NULL);
     return fabs(seen_number(t, measured) - rate);
 }
 
@@ -269,14 +269,14 @@ static head *after_rounds(trial *t, double *s, const asked *how, int64_t rounds)
 
 static double hilbert(const double *a, const double *b, int64_t n) {
     double distance = NAN;
-    (void)ota_hilbert_log(a, b, n, &distance, NULL);
+    (void)ota_hilbert_log(a, b, n, &distance, NULL, NULL);
     return distance;
 }
 
 /* tanh(Delta/4) */
 static double rate_of(const double *s, int64_t n) {
     ota_contraction c = {.rate = NAN};
-    (void)ota_contraction_of(s, n, n, &c, NULL);
+    (void)ota_contraction_of(s, n, n, &c, NULL, NULL);
     return c.rate;
 }
 
@@ -444,18 +444,18 @@ typedef struct kernel_run {
 static int tried_kernels(trial *t, int tried, kernel_run *runs) {
     enum { ROUNDS = 3000 };
     static const double deviations[] = {1.0, 5.0, 20.0};
-    static const asked how = {.solver = "log"};
     int count = 0;
     for (int run = 0; run < tried; run++) {
         kernel_run *now = &runs[count];
         *now = (kernel_run){.s = normals(t, SMALL * SMALL, deviations[run % 3]),
                             .spectrum = {.second = NAN}};
         const size_t used = t->used;
-        head *x = asked_head(t, now->s, &how);
+        head *x = asked_head(t, now->s, &(asked){.solver = "log"});
         x->options.max_rounds = ROUNDS;
         statement_solve(t, x, "softmax/exact", 1.0, 1e-8);
+        ota_coupling_spectrum *to = &now->spectrum;
         if (x->status == OTA_OK)
-            (void)told(t, ota_coupling_spectrum_of(x->p, SMALL, SMALL, 0, &now->spectrum, NULL));
+            (void)told(t, ota_coupling_spectrum_of(x->p, SMALL, SMALL, 0, to, NULL, NULL));
         count += pow(now->spectrum.second, ROUNDS) <= 1e-8;
         t->used = used;
     }

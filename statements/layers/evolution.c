@@ -88,10 +88,11 @@ static bool walk_of(trial *t, const float *logits, int64_t states, int64_t posit
                                      .logits = rows,
                                      .transitions = w->transitions,
                                      .threads = 1};
-    if (ota_evolve(&evolution, NULL) != OTA_OK) return false;
+    if (ota_evolve(&evolution, NULL, NULL) != OTA_OK) return false;
     for (int64_t k = 0; k < count; k++)
         events[k] = (uint8_t)ota_transition_saturated(&w->transitions[k], 1e-4, 1e-10);
-    return ota_events_of(events, states - 1, positions, NULL, NULL, &w->events, NULL) == OTA_OK;
+    return ota_events_of(events, states - 1, positions, NULL, NULL, &w->events, NULL, NULL) ==
+           OTA_OK;
 }
 
 typedef struct stored_logits {
@@ -187,7 +188,7 @@ static double table_one(trial *t) {
             }
             ota_gauge_result gauge;
             if (ota_gauge(&(ota_gauge_matrix){.a = move, .type = OTA_F64, .rows = N, .columns = V},
-                          NULL, NULL, &gauge, NULL) < 0)
+                          NULL, NULL, &gauge, NULL, NULL) < 0)
                 return NAN;
             residuals[l * SAMPLES + sample] = gauge.per_sqrt_columns;
             known[l * SAMPLES + sample] = x / sqrt(V);
@@ -202,7 +203,7 @@ static double table_one(trial *t) {
         /* Layers are counted from 1, the last one of a range included. */
         if (!ota_depth_range(range, LAYERS, &begin, &end)) return NAN;
         if (ota_figure_of(residuals + (begin - 1) * SAMPLES, (end - begin + 1) * SAMPLES, 0, 0, 1,
-                          &figure, NULL) < 0) {
+                          &figure, NULL, NULL) < 0) {
             return NAN;
         }
         for (int64_t k = first; k < first + count; k++) mean += known[k] / (double)count;
@@ -244,7 +245,7 @@ static double fitted_exponent(trial *t) {
         sums[3] += x * y / (double)LAYERS;
     }
     ota_power_law law;
-    if (ota_power_law_of(depths, values, LAYERS, &law, NULL) < 0) return NAN;
+    if (ota_power_law_of(depths, values, LAYERS, &law, NULL, NULL) < 0) return NAN;
     return fabs(seen_number(t, law.exponent) -
                 (sums[3] - sums[0] * sums[1]) / (sums[2] - sums[0] * sums[0]));
 }
@@ -275,7 +276,7 @@ static double table_three(trial *t) {
     double *x = numbers(t, SAMPLES), mean = 0.0, moments[5] = {0.0};
     for (int k = 0; k < SAMPLES; k++) x[k] = exp(0.5 * normal(t));
     ota_summary s;
-    if (ota_summary_of(x, SAMPLES, &s, NULL) < 0) return NAN;
+    if (ota_summary_of(x, SAMPLES, &s, NULL, NULL) < 0) return NAN;
     qsort(x, SAMPLES, sizeof *x, ascending);
     for (int k = 0; k < SAMPLES; k++) mean += x[k] / (double)SAMPLES;
     for (int k = 0; k < SAMPLES; k++) {
@@ -369,7 +370,7 @@ static double violations(trial *t) {
     float *w = take(t, V * WIDTH * sizeof *w), z[V], moved[V];
     for (int k = 0; k < V * WIDTH; k++) w[k] = (float)normal(t);
     ota_probe probe;
-    if (ota_probe_of(w, OTA_F32, V, WIDTH, &probe, NULL) < 0) return NAN;
+    if (ota_probe_of(w, OTA_F32, V, WIDTH, &probe, NULL, NULL) < 0) return NAN;
     for (int trials = 0; trials < 1000; trials++) {
         const double size = pow(10.0, between(t, -2.5, 0.5));
         float h[WIDTH], other[WIDTH];
@@ -389,7 +390,7 @@ static double violations(trial *t) {
             moved[j] = (float)b;
         }
         ota_lipschitz change;
-        if (ota_lipschitz_of(z, moved, OTA_F32, V, 1.0, &change, NULL) < 0) return NAN;
+        if (ota_lipschitz_of(z, moved, OTA_F32, V, 1.0, &change, NULL, NULL) < 0) return NAN;
         const double ratio = change.l1 / (probe.norm * sqrt(square));
         count += seen_number(t, ratio) > 1.0 + 1e-6;
     }
@@ -431,7 +432,7 @@ static double table_five(trial *t, bool worst) {
                                                    .tolerance = tolerances[k],
                                                    .u = u,
                                                    .v = v},
-                            &r, NULL) < 0) {
+                            &r, NULL, NULL) < 0) {
                 return NAN;
             }
             most = worse(most, seen_number(t, (double)r.rounds) - limits[k]);
@@ -456,7 +457,7 @@ static double table_five_error(trial *t) {
                                                .tolerance = 1e-6,
                                                .u = u,
                                                .v = v},
-                        &r, NULL) < 0)
+                        &r, NULL, NULL) < 0)
             return NAN;
         const double a = sum_of(u, SIZE), b = sum_of(v, SIZE);
         for (int j = 0; j < SIZE; j++) {
@@ -477,13 +478,13 @@ static double probe_norm_control(trial *t) {
     static const double factors[] = {0.25, 0.5, 2.0, 3.0, 10.0};
     const double step = 1e-3;
     ota_probe plain, other;
-    if (ota_probe_of(w, OTA_F64, V, WIDTH, &plain, NULL) < 0) return NAN;
+    if (ota_probe_of(w, OTA_F64, V, WIDTH, &plain, NULL, NULL) < 0) return NAN;
     for (int k = 0; k < 5; k++) {
         double printed[2] = {NAN, NAN}, sharp = NAN;
         for (int j = 0; j < V * WIDTH; j++) scaled[j] = factors[k] * w[j];
-        if (ota_probe_of(scaled, OTA_F64, V, WIDTH, &other, NULL) < 0) return NAN;
-        (void)ota_drift_bound(&plain, &step, 1, &printed[0], &sharp, NULL);
-        (void)ota_drift_bound(&other, &step, 1, &printed[1], &sharp, NULL);
+        if (ota_probe_of(scaled, OTA_F64, V, WIDTH, &other, NULL, NULL) < 0) return NAN;
+        (void)ota_drift_bound(&plain, &step, 1, &printed[0], &sharp, NULL, NULL);
+        (void)ota_drift_bound(&other, &step, 1, &printed[1], &sharp, NULL, NULL);
         most = worse(most, fabs(seen_number(t, other.norm / plain.norm) / factors[k] - 1.0));
         most = worse(most, fabs(other.diameter / plain.diameter / factors[k] - 1.0));
         most = worse(most, fabs(printed[1] / printed[0] / factors[k] - 1.0));

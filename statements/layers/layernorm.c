@@ -9,7 +9,7 @@ static double layernorm_golden(trial *t) {
                                      1.341635419968927};
     const double u[4] = {1, 2, 3, 4};
     double y[4];
-    if (ota_layernorm(u, 1, 4, &(ota_norm){.epsilon = 1e-5}, y, NULL, NULL) < 0) return NAN;
+    if (ota_layernorm(u, 1, 4, &(ota_norm){.epsilon = 1e-5}, y, NULL, NULL, NULL) < 0) return NAN;
     return farthest(seen(t, y, 4), golden, 4);
 }
 
@@ -27,7 +27,7 @@ static double layernorm(trial *t) {
     double *u = normals(t, TOKENS * WIDTH, 2.0), *gamma = normals(t, WIDTH, 1.0),
            *beta = normals(t, WIDTH, 1.0), y[TOKENS * WIDTH], formula[WIDTH], most = 0.0;
     if (ota_layernorm(u, TOKENS, WIDTH, &(ota_norm){.gamma = gamma, .beta = beta, .epsilon = 1e-3},
-                      y, NULL, NULL) < 0)
+                      y, NULL, NULL, NULL) < 0)
         return NAN;
     seen(t, y, TOKENS * WIDTH);
     for (int i = 0; i < TOKENS; i++) {
@@ -42,9 +42,9 @@ static double layernorm_jacobian(trial *t) {
     double *u = normals(t, WIDTH, 1.0), *dy = normals(t, WIDTH, 1.0),
            *gamma = normals(t, WIDTH, 1.0);
     double jacobian[WIDTH * WIDTH], du[WIDTH], most = 0.0;
-    if (ota_layernorm_jacobian(u, WIDTH, 1e-3, jacobian, NULL) < 0 ||
+    if (ota_layernorm_jacobian(u, WIDTH, 1e-3, jacobian, NULL, NULL) < 0 ||
         ota_layernorm_backward(u, 1, WIDTH, &(ota_norm){.gamma = gamma, .epsilon = 1e-3},
-                               &(ota_norm_gradients){.dy = dy, .du = du}, NULL) < 0) {
+                               &(ota_norm_gradients){.dy = dy, .du = du}, NULL, NULL) < 0) {
         return NAN;
     }
     seen(t, jacobian, WIDTH * WIDTH);
@@ -70,7 +70,8 @@ static ota_layernorm_spectrum geometry(trial *t, const double *u, int64_t width,
     ota_layernorm_spectrum spectrum;
     memset(&spectrum, 0, sizeof spectrum);
     spectrum.parallel = spectrum.perpendicular = spectrum.exact = spectrum.printed = NAN;
-    (void)ota_layernorm_geometry(u, width, gamma, epsilon, numbers(t, width), &spectrum, NULL);
+    (void)ota_layernorm_geometry(u, width, &(ota_norm){.gamma = gamma, .epsilon = epsilon},
+                                 numbers(t, width), &spectrum, NULL, NULL);
     return spectrum;
 }
 
@@ -86,7 +87,7 @@ static double layernorm_spectrum(trial *t) {
         for (int k = 0; k < WIDTH; k++) x[k] -= level;
         const double along = dot(x, c, WIDTH) / dot(c, c, WIDTH);
         for (int k = 0; k < WIDTH; k++) x[k] -= along * c[k];
-        if (ota_layernorm_jacobian(u, WIDTH, 1e-3, jacobian, NULL) < 0) return NAN;
+        if (ota_layernorm_jacobian(u, WIDTH, 1e-3, jacobian, NULL, NULL) < 0) return NAN;
         const ota_layernorm_spectrum s = geometry(t, u, WIDTH, NULL, 1e-3);
         const double parallel = seen_number(t, s.parallel);
         most = worse(most, fabs(parallel - 1e-3 / (sigma * sigma * sigma)));
@@ -109,7 +110,7 @@ static double layernorm_spectrum(trial *t) {
 static double layernorm_lipschitz(trial *t) {
     double most = 0.0, jacobian[WIDTH * WIDTH];
     double *u = normals(t, WIDTH, 1.0), *gamma = normals(t, WIDTH, 1.0);
-    if (ota_layernorm_jacobian(u, WIDTH, 1e-3, jacobian, NULL) < 0) return NAN;
+    if (ota_layernorm_jacobian(u, WIDTH, 1e-3, jacobian, NULL, NULL) < 0) return NAN;
     for (int k = 0; k < WIDTH * WIDTH; k++) jacobian[k] *= gamma[k / WIDTH];
     double x[WIDTH] = {0.0};
     const double norm = statement_leading(jacobian, WIDTH, WIDTH, x);
@@ -142,7 +143,9 @@ static double layernorm_changes(trial *t) {
     const double size = pow(10.0, between(t, -3.0, 1.0));
     for (int k = 0; k < WIDTH; k++) v[k] += size * normal(t);
     ota_change change;
-    if (ota_layernorm_change(u, v, WIDTH, gamma, 1e-3, space, &change, NULL) < 0) return NAN;
+    if (ota_layernorm_change(u, v, WIDTH, &(ota_norm){.gamma = gamma, .epsilon = 1e-3}, space,
+                             &change, NULL, NULL) < 0)
+        return NAN;
     layernorm_formula(u, gamma, NULL, y[0]);
     layernorm_formula(v, gamma, NULL, y[1]);
     most = worse(

@@ -94,7 +94,7 @@ static double core(trial *t, bool mean) {
     head *h = statement_plan(t, TOKENS, TOKENS, normals(t, CELLS, 1.5), "ceta", 0.7, 1e-14);
     double *x = normals(t, TOKENS * WIDTH, 1.0);
     const double alpha = uniform(t);
-    if (ota_identity_core(h->p, x, TOKENS, WIDTH, alpha, y, NULL) < 0) {
+    if (ota_identity_core(h->p, x, TOKENS, WIDTH, alpha, y, NULL, NULL) < 0) {
         return t->fault != 0.0 ? HUGE_VAL : NAN;
     }
     t->planted = false;
@@ -306,8 +306,8 @@ static double *low_rank_layer(trial *t, int64_t width) {
 static double rank_of(trial *t, const double *coupling) {
     double *ratio = numbers(t, SIZE * SIZE), *pivots = numbers(t, SIZE);
     int64_t rank = -1;
-    if (ota_log_ratios(coupling, SIZE, SIZE, ratio, NULL) < 0 ||
-        ota_rank(ratio, SIZE, SIZE - 1, 1e-9, pivots, &rank, NULL) < 0) {
+    if (ota_log_ratios(coupling, SIZE, SIZE, ratio, NULL, NULL) < 0 ||
+        ota_rank(ratio, SIZE, SIZE - 1, 1e-9, pivots, &rank, NULL, NULL) < 0) {
         return NAN;
     }
     return (double)rank;
@@ -318,7 +318,7 @@ static double ranks(trial *t) {
     double *first = low_rank_layer(t, 4), *second = low_rank_layer(t, 4);
     double *both = numbers(t, SIZE * SIZE);
     t->planted = false;
-    if (ota_compose(second, first, SIZE, SIZE, SIZE, both, NULL) < 0) {
+    if (ota_compose(second, first, SIZE, SIZE, SIZE, both, NULL, NULL) < 0) {
         return t->fault != 0.0 ? HUGE_VAL : NAN;
     }
     const double one = seen_number(t, rank_of(t, first));
@@ -331,7 +331,7 @@ static double no_obstruction(trial *t) {
     double most = 0.0, keys[M * (M - 1)] = {0.0}, ratio[SIZE * (M - 1)];
     double *s = numbers(t, SIZE * M);
     for (int i = 0; i < SIZE; i++) memcpy(s + i * M, distribution(t, M, 1.0), M * sizeof *s);
-    if (ota_log_ratios(s, SIZE, M, ratio, NULL) < 0) return NAN;
+    if (ota_log_ratios(s, SIZE, M, ratio, NULL, NULL) < 0) return NAN;
     for (int j = 1; j < M; j++) keys[j * (M - 1) + j - 1] = 1.0;
     head *h = statement_attention_head(t, SIZE, M, M - 1, ratio, keys);
     h->problem.scale = 1.0;
@@ -343,7 +343,7 @@ static double no_obstruction(trial *t) {
 static double composition(trial *t) {
     double *first = low_rank_layer(t, 5), *second = low_rank_layer(t, 3), most = 0.0;
     double *both = numbers(t, SIZE * SIZE), *loops = numbers(t, SIZE * SIZE);
-    if (ota_compose(second, first, SIZE, SIZE, SIZE, both, NULL) < 0) {
+    if (ota_compose(second, first, SIZE, SIZE, SIZE, both, NULL, NULL) < 0) {
         return t->fault != 0.0 ? HUGE_VAL : NAN;
     }
     statement_multiply(second, first, SIZE, SIZE, SIZE, SIZE, loops);
@@ -364,14 +364,14 @@ static double eckart_young(trial *t) {
     }
     t->planted = false;
     for (int rank = 0; rank < 4; rank++) {
-        const double norm = ota_spectral_norm(centred, SIZE, SIZE, SIZE, space);
+        const double norm = ota_spectral_norm(centred, SIZE, SIZE, SIZE, space, NULL);
         const double sigma = statement_leading(centred, SIZE, SIZE, x);
         most = worse(most, fabs(seen_number(t, norm / sigma) - 1.0));
         statement_multiply(centred, x, SIZE, SIZE, 1, 1, y);
         for (int k = 0; k < SIZE * SIZE; k++) centred[k] -= y[k / SIZE] * x[k % SIZE];
     }
     /* Rank 4 is all there is. */
-    return worse(most, ota_spectral_norm(centred, SIZE, SIZE, SIZE, space));
+    return worse(most, ota_spectral_norm(centred, SIZE, SIZE, SIZE, space, NULL));
 }
 
 static const statement_check table[] = {

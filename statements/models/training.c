@@ -31,7 +31,7 @@ static bool open_lens(trial *t, checkpoint *c, lens_run *r) {
                                      .logits = states,
                                      .transitions = r->transitions,
                                      .threads = 1};
-    return ota_evolve(&evolution, NULL) == OTA_OK;
+    return ota_evolve(&evolution, NULL, NULL) == OTA_OK;
 }
 
 /* R_l / sqrt(V) [layers]. */
@@ -44,7 +44,7 @@ static bool residuals_of(const lens_run *r, double *residuals) {
                                           .type = OTA_F32,
                                           .rows = r->count,
                                           .columns = r->vocabulary},
-                      NULL, NULL, &gauge, NULL) != OTA_OK)
+                      NULL, NULL, &gauge, NULL, NULL) != OTA_OK)
             return false;
         residuals[l] = gauge.per_sqrt_columns;
     }
@@ -130,7 +130,7 @@ static double run_lengths(trial *t) {
             ota_event_summary summary;
             event_table e;
             if (ota_events_of(events_of(t, &r, tails[k], tv), r.layers, r.count, NULL, lengths,
-                              &summary, NULL) != OTA_OK)
+                              &summary, NULL, NULL) != OTA_OK)
                 different = NAN;
             count_events(&r, tails[k], tv, &e);
             for (int64_t length = 1; length <= r.layers; length++)
@@ -190,7 +190,7 @@ static double residuals_certified(trial *t) {
         if (ota_gauge(
                 &(ota_gauge_matrix){
                     .a = after, .b = before, .type = OTA_F32, .rows = n, .columns = V},
-                NULL, &arrays, &g, NULL) != OTA_OK) {
+                NULL, &arrays, &g, NULL, NULL) != OTA_OK) {
             most = NAN;
             break;
         }
@@ -220,7 +220,7 @@ static double residual_trend(trial *t) {
     ota_trend trend;
     if (c == NULL) return NAN;
     if (open_lens(t, c, &r) && residuals_of(&r, residuals) &&
-        ota_trend_of(residuals, r.layers, &trend, NULL) == OTA_OK) {
+        ota_trend_of(residuals, r.layers, &trend, NULL, NULL) == OTA_OK) {
         double decreases = 0.0, score = 0.0;
         for (int64_t l = 1; l < r.layers; l++) {
             decreases += residuals[l] < residuals[l - 1];
@@ -248,14 +248,14 @@ static bool tables_of(trial *t, const lens_run *r, double tv, double *library, d
     for (int range = 0; range < RANGES_MOST && ota_depth_range(range, r->layers, &first, &last);
          range++) {
         ota_figure figure;
-        if (ota_figure_of(x + first - 1, last - first + 1, 1, 10, 1, &figure, NULL) != OTA_OK)
+        if (ota_figure_of(x + first - 1, last - first + 1, 1, 10, 1, &figure, NULL, NULL) != OTA_OK)
             return false;
         library[range] = figure.mean;
         loops[range] = sum_of(x + first - 1, last - first + 1) / (double)(last - first + 1);
     }
-    if (ota_summary_of(x, r->layers, &summary, NULL) != OTA_OK) return false;
-    if (ota_events_of(events_of(t, r, 1.0, tv), r->layers, r->count, NULL, NULL, &events, NULL) !=
-        OTA_OK)
+    if (ota_summary_of(x, r->layers, &summary, NULL, NULL) != OTA_OK) return false;
+    if (ota_events_of(events_of(t, r, 1.0, tv), r->layers, r->count, NULL, NULL, &events, NULL,
+                      NULL) != OTA_OK)
         return false;
     count_events(r, 1.0, tv, &e);
     mean = sum_of(x, r->layers) / (double)r->layers;
@@ -407,8 +407,8 @@ static double heated_tables(trial *t, const lens_run *r, double tail, double tv)
     event_table e;
     bool sure;
     count_events(r, tail, tv, &e);
-    if (ota_events_of(events_of(t, r, tail, tv), r->layers, r->count, NULL, NULL, &summary, NULL) !=
-        OTA_OK)
+    if (ota_events_of(events_of(t, r, tail, tv), r->layers, r->count, NULL, NULL, &summary, NULL,
+                      NULL) != OTA_OK)
         return NAN;
     for (int64_t k = 0; k < moves; k++) {
         drift += r->transitions[k].tv;

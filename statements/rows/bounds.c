@@ -14,7 +14,7 @@ static double spread_between(const double *z, const double *w, int64_t m) {
 
 static ota_lipschitz lipschitz(const double *z, const double *w, int64_t m, double temperature) {
     ota_lipschitz x = {NAN, NAN, NAN};
-    (void)ota_lipschitz_of(z, w, OTA_F64, m, temperature, &x, NULL);
+    (void)ota_lipschitz_of(z, w, OTA_F64, m, temperature, &x, NULL, NULL);
     return x;
 }
 
@@ -48,7 +48,7 @@ static double jacobian_norm(trial *t) {
     const int m = 2 + t->draw % 9;
     double *p = distribution(t, m, t->draw % 2 == 0 ? 1.0 : 3.0), lower = NAN, upper = NAN;
     double best = 0.0, top = 0.0;
-    (void)ota_jacobian_norm(p, m, &lower, &upper, NULL);
+    (void)ota_jacobian_norm(p, m, &lower, &upper, NULL, NULL);
     for (int set = 0; set < 1 << m; set++) {
         double inside = 0.0;
         for (int j = 0; j < m; j++) inside += (set >> j & 1) != 0 ? p[j] : 0.0;
@@ -64,7 +64,7 @@ static double jacobian_norm(trial *t) {
 static double norm_at_tail(double tail) {
     double p[11] = {1.0 - tail}, lower = NAN, upper = NAN;
     for (int j = 1; j < 11; j++) p[j] = 0.1 * tail;
-    (void)ota_jacobian_norm(p, 11, &lower, &upper, NULL);
+    (void)ota_jacobian_norm(p, 11, &lower, &upper, NULL, NULL);
     return lower;
 }
 
@@ -98,7 +98,7 @@ static double path_integral(trial *t) {
         const double x = (piece / 10 + 0.5 + 0.5 * node) / 8.0;
         for (int j = 0; j < M; j++) here[j] = z[j] + x * dz[j];
         softmax_formula(here, M, 1.0, p);
-        if (ota_fisher_product(p, dz, M, 1.0, product, NULL) < 0) return NAN;
+        if (ota_fisher_product(p, dz, M, 1.0, product, NULL, NULL) < 0) return NAN;
         t->planted = false;
         seen(t, product, M);
         for (int j = 0; j < M; j++) sum[j] += weight[piece / 2 % 5] / 16.0 * product[j];
@@ -144,7 +144,7 @@ static probed probe(trial *t, int trials) {
         }
     }
     x.probe = (ota_probe){NAN, NAN, 0};
-    (void)ota_probe_of(x.w, OTA_F64, M, WIDTH, &x.probe, NULL);
+    (void)ota_probe_of(x.w, OTA_F64, M, WIDTH, &x.probe, NULL, NULL);
     x.l1 = lipschitz(x.z, x.z_moved, M, 1.0).l1;
     return x;
 }
@@ -154,7 +154,7 @@ static double probe_bound(trial *t) {
     double most = 0.0;
     const probed x = probe(t, t->draw);
     double printed = NAN, sharp = NAN;
-    (void)ota_drift_bound(&x.probe, &x.step, 1, &printed, &sharp, NULL);
+    (void)ota_drift_bound(&x.probe, &x.step, 1, &printed, &sharp, NULL, NULL);
     most = worse(most, x.l1 / (x.norm * x.step) - 1.0);
     most = worse(most, fabs(seen_number(t, printed / fmin(2.0, x.norm * x.step)) - 1.0));
     return most;
@@ -184,7 +184,7 @@ static double sharp_probe_bound(trial *t) {
     double most = 0.0;
     const probed x = probe(t, t->draw);
     double printed = NAN, sharp = NAN;
-    (void)ota_drift_bound(&x.probe, &x.step, 1, &printed, &sharp, NULL);
+    (void)ota_drift_bound(&x.probe, &x.step, 1, &printed, &sharp, NULL, NULL);
     const double osc = spread_between(x.z, x.z_moved, M), inner = 2.0 * tanh(osc / 4.0);
     most = worse(most, seen_number(t, x.l1 / inner) - 1.0);
     most = worse(most, inner / sharp - 1.0);
@@ -229,8 +229,8 @@ static double drift_bound(trial *t) {
         norm = fmax(norm, two_norm(w + j * WIDTH, WIDTH));
     }
     ota_probe probe;
-    if (ota_probe_of(w, OTA_F64, M, WIDTH, &probe, NULL) < 0 ||
-        ota_drift_bound(&probe, steps, LAYERS, &printed, &sharp, NULL) < 0) {
+    if (ota_probe_of(w, OTA_F64, M, WIDTH, &probe, NULL, NULL) < 0 ||
+        ota_drift_bound(&probe, steps, LAYERS, &printed, &sharp, NULL, NULL) < 0) {
         return NAN;
     }
     const double l1 = statement_softmax_distance(z, last, M, 1.0);
@@ -248,7 +248,7 @@ static double ratio_summary(trial *t) {
         mean += ratios[k] / (double)TRIALS;
     }
     ota_summary summary;
-    if (ota_summary_of(ratios, TRIALS, &summary, NULL) < 0) return NAN;
+    if (ota_summary_of(ratios, TRIALS, &summary, NULL, NULL) < 0) return NAN;
     for (int k = 0; k < TRIALS; k++) square += (ratios[k] - mean) * (ratios[k] - mean);
     qsort(ratios, TRIALS, sizeof *ratios, ascending);
     const double at = 0.95 * (TRIALS - 1);

@@ -65,7 +65,7 @@ static double bisection(trial *t) {
 static double context_by_loops(trial *t) {
     enum { WIDTH = 5 };
     double *p = distribution(t, M, 1.0), *v = normals(t, M * WIDTH, 1.0), c[WIDTH], most = 0.0;
-    if (ota_context(p, v, M, WIDTH, c, NULL) < 0) return NAN;
+    if (ota_context(p, v, M, WIDTH, c, NULL, NULL) < 0) return NAN;
     seen(t, c, WIDTH);
     for (int k = 0; k < WIDTH; k++) {
         long double sum = 0.0L;
@@ -92,7 +92,7 @@ static double utility_by_differences(trial *t) {
                                   .v = v,
                                   .dout = slope,
                                   .dp = minus_u};
-    if (ota_head_chain_rule(&chain, NULL) < 0) return NAN;
+    if (ota_head_chain_rule(&chain, NULL, NULL) < 0) return NAN;
     seen(t, minus_u, M);
     for (int j = 0; j < M; j++) {
         const double step = 1e-5;
@@ -116,7 +116,7 @@ static double jacobian_by_differences(trial *t) {
     const double tau = between(t, 0.4, 2.0), step = 1e-5;
     double *s = normals(t, M, 1.0), p[M], up[M], down[M], jacobian[M * M];
     softmax_formula(s, M, tau, p);
-    if (ota_softmax_jacobian(p, M, tau, jacobian, NULL) < 0) return NAN;
+    if (ota_softmax_jacobian(p, M, tau, jacobian, NULL, NULL) < 0) return NAN;
     seen(t, jacobian, M * M);
     for (int j = 0; j < M; j++) {
         double *moved = copy_of(t, s, M);
@@ -135,7 +135,7 @@ static double jacobian_by_differences(trial *t) {
 static double jacobian_laws(trial *t) {
     double most = 0.0, jacobian[M * M];
     double *p = distribution(t, M, 2.0), *x = normals(t, M, 1.0), form = 0.0;
-    if (ota_softmax_jacobian(p, M, 1.0, jacobian, NULL) < 0) return NAN;
+    if (ota_softmax_jacobian(p, M, 1.0, jacobian, NULL, NULL) < 0) return NAN;
     seen(t, jacobian, M * M);
     for (int k = 0; k < M * M; k++) {
         most = worse(most, fabs(jacobian[k] - jacobian[k % M * M + k / M]));
@@ -149,7 +149,7 @@ static double jacobian_laws(trial *t) {
 static double advantage_mean(trial *t) {
     double most = 0.0, advantage[M];
     double *p = distribution(t, M, 2.0), *u = normals(t, M, 1.0);
-    if (ota_advantage(p, u, M, 1.0, advantage, NULL, NULL) < 0) return NAN;
+    if (ota_advantage(p, u, M, 1.0, advantage, NULL, NULL, NULL) < 0) return NAN;
     seen(t, advantage, M);
     most = worse(most, fabs(dot(p, advantage, M)));
     for (int j = 0; j < M; j++) most = worse(most, fabs(advantage[j] - u[j] + dot(p, u, M)));
@@ -161,7 +161,7 @@ static double advantage_signs(trial *t) {
     double wrong = 0.0, advantage[M], gradient[M];
     for (int trials = 0; trials < TRIALS; trials++) {
         double *p = distribution(t, M, 2.0), *u = normals(t, M, 1.0);
-        if (ota_advantage(p, u, M, 0.7, advantage, gradient, NULL) < 0) return NAN;
+        if (ota_advantage(p, u, M, 0.7, advantage, gradient, NULL, NULL) < 0) return NAN;
         for (int j = 0; j < M; j++) {
             const double formula = u[j] - dot(p, u, M), step = -seen_number(t, gradient[j]);
             wrong += (step > 0.0) != (formula > 0.0);
@@ -195,7 +195,7 @@ static double mean_of_draws(trial *t, const double *p, const double *u, const do
  * that is wrong misses both. */
 static double reinforce(trial *t) {
     double *p = distribution(t, M, 1.0), *u = normals(t, M, 1.0), gradient[M];
-    if (ota_advantage(p, u, M, 1.0, NULL, gradient, NULL) < 0) return NAN;
+    if (ota_advantage(p, u, M, 1.0, NULL, gradient, NULL, NULL) < 0) return NAN;
     seen(t, gradient, M);
     const double once = mean_of_draws(t, p, u, gradient);
     return once <= 4.0 ? once : mean_of_draws(t, p, u, gradient);
@@ -206,7 +206,7 @@ static double reinforce_baselines(trial *t) {
     double most = 0.0, gradient[M];
     double *p = distribution(t, M, 1.0), *u = normals(t, M, 1.0);
     const double baseline = normal(t) * 3.0;
-    if (ota_advantage(p, u, M, 1.0, NULL, gradient, NULL) < 0) return NAN;
+    if (ota_advantage(p, u, M, 1.0, NULL, gradient, NULL, NULL) < 0) return NAN;
     seen(t, gradient, M);
     for (int j = 0; j < M; j++) {
         double mean = 0.0;
@@ -222,7 +222,7 @@ static double reinforce_baselines(trial *t) {
 static double baseline_variance(trial *t) {
     double *p = distribution(t, M, 1.0), *u = normals(t, M, 1.0), gradient[M], variance[2];
     for (int j = 0; j < M; j++) u[j] += 5.0;
-    if (ota_advantage(p, u, M, 1.0, NULL, gradient, NULL) < 0) return NAN;
+    if (ota_advantage(p, u, M, 1.0, NULL, gradient, NULL, NULL) < 0) return NAN;
     for (int way = 0; way < 2; way++) {
         const double baseline = way == 0 ? dot(p, u, M) : 0.0;
         variance[way] = -dot(gradient, gradient, M);
@@ -244,15 +244,15 @@ static double envelope(trial *t) {
     const double tau = between(t, 0.3, 2.0), step = 1e-5;
     double *s = normals(t, M, 1.0), p[M], phi = NAN, value[3] = {NAN, NAN, NAN};
     softmax_formula(s, M, tau, p);
-    (void)ota_softmax_objective(p, s, M, tau, &value[0], NULL);
-    if (ota_softmax_potential(s, M, tau, &phi, NULL, NULL) < 0) return NAN;
+    (void)ota_softmax_objective(p, s, M, tau, &value[0], NULL, NULL);
+    if (ota_softmax_potential(s, M, tau, &phi, NULL, NULL, NULL) < 0) return NAN;
     most = worse(most, fabs(seen_number(t, value[0]) + phi));
     for (int j = 0; j < M; j++) {
         double moved_p[M], *moved = copy_of(t, s, M);
         for (int side = 1; side <= 2; side++) {
             moved[j] = s[j] + (side == 1 ? step : -step);
             softmax_formula(moved, M, tau, moved_p);
-            (void)ota_softmax_objective(moved_p, moved, M, tau, &value[side], NULL);
+            (void)ota_softmax_objective(moved_p, moved, M, tau, &value[side], NULL, NULL);
         }
         most = worse(most, fabs((value[1] - value[2]) / (2.0 * step) + p[j]));
     }
@@ -264,14 +264,14 @@ static double potential_slope(trial *t) {
     double most = 0.0;
     const double tau = between(t, 0.3, 2.0), step = 1e-5;
     double *s = normals(t, M, 1.0), potential[3], weights[M];
-    if (ota_softmax_potential(s, M, tau, &potential[0], weights, NULL) < 0) return NAN;
+    if (ota_softmax_potential(s, M, tau, &potential[0], weights, NULL, NULL) < 0) return NAN;
     seen(t, weights, M);
     for (int j = 0; j < M; j++) {
         double *moved = copy_of(t, s, M);
         moved[j] += step;
-        (void)ota_softmax_potential(moved, M, tau, &potential[1], NULL, NULL);
+        (void)ota_softmax_potential(moved, M, tau, &potential[1], NULL, NULL, NULL);
         moved[j] = s[j] - step;
-        (void)ota_softmax_potential(moved, M, tau, &potential[2], NULL, NULL);
+        (void)ota_softmax_potential(moved, M, tau, &potential[2], NULL, NULL, NULL);
         most = worse(most, fabs((potential[1] - potential[2]) / (2.0 * step) - weights[j]));
     }
     return most;
@@ -281,14 +281,14 @@ static double potential_slope(trial *t) {
 static double potential_formula(trial *t) {
     const double tau = between(t, 0.1, 3.0), size = pow(10.0, (double)(t->draw % 5));
     double *s = uniforms(t, M, -size * tau, size * tau), potential = NAN;
-    (void)ota_softmax_potential(s, M, tau, &potential, NULL, NULL);
+    (void)ota_softmax_potential(s, M, tau, &potential, NULL, NULL, NULL);
     const double formula = tau * log_sum_exp(s, M, tau);
     return fabs(seen_number(t, potential) - formula) / (tau + fabs(formula));
 }
 
 static double dual_of(const double *s, double tau, double lambda) {
     double value = NAN;
-    (void)ota_softmax_dual(s, M, tau, lambda, &value, NULL);
+    (void)ota_softmax_dual(s, M, tau, lambda, &value, NULL, NULL);
     return value;
 }
 
@@ -319,12 +319,12 @@ static double fenchel_identity(trial *t) {
     const double tau = between(t, 0.3, 2.0);
     double *s = normals(t, M, 1.0), *p = distribution(t, M, 1.0), star[M], divergence = 0.0;
     ota_fenchel fenchel;
-    if (ota_fenchel_of(p, s, M, tau, &fenchel, NULL) < 0) return NAN;
+    if (ota_fenchel_of(p, s, M, tau, &fenchel, NULL, NULL) < 0) return NAN;
     softmax_formula(s, M, tau, star);
     for (int j = 0; j < M; j++) divergence += tau * p[j] * log(p[j] / star[j]);
     most = worse(most, fabs(seen_number(t, fenchel.gap) - divergence));
     most = worse(most, fabs(fenchel.divergence - divergence));
-    if (ota_fenchel_of(star, s, M, tau, &fenchel, NULL) < 0) return NAN;
+    if (ota_fenchel_of(star, s, M, tau, &fenchel, NULL, NULL) < 0) return NAN;
     most = worse(most, fabs(fenchel.gap));
     return most;
 }
@@ -334,7 +334,7 @@ static ota_fenchel at_optimum(trial *t, double tau, double *phi) {
     ota_fenchel fenchel = {NAN, NAN, NAN, NAN};
     softmax_formula(s, M, tau, p);
     *phi = tau * log_sum_exp(s, M, tau);
-    (void)ota_fenchel_of(p, s, M, tau, &fenchel, NULL);
+    (void)ota_fenchel_of(p, s, M, tau, &fenchel, NULL, NULL);
     return fenchel;
 }
 
@@ -365,7 +365,7 @@ static double fisher_definition(trial *t) {
         p[0] += p[1];
         p[1] = 0.0;
     }
-    if (ota_fisher_matrix(p, M, tau, fisher, &rank, NULL) < 0) return NAN;
+    if (ota_fisher_matrix(p, M, tau, fisher, &rank, NULL, NULL) < 0) return NAN;
     seen(t, fisher, M * M);
     for (int a = 0; a < M * M; a++) {
         long double mean = 0.0L;
@@ -384,8 +384,8 @@ static double gradient_by_fisher(trial *t) {
     double most = 0.0, gradient[M], product[M];
     const double tau = between(t, 0.4, 2.0);
     double *p = distribution(t, M, 1.5), *u = normals(t, M, 1.0);
-    if (ota_advantage(p, u, M, tau, NULL, gradient, NULL) < 0 ||
-        ota_fisher_product(p, u, M, tau, product, NULL) < 0) {
+    if (ota_advantage(p, u, M, tau, NULL, gradient, NULL, NULL) < 0 ||
+        ota_fisher_product(p, u, M, tau, product, NULL, NULL) < 0) {
         return NAN;
     }
     seen(t, gradient, M);
@@ -398,7 +398,7 @@ static double natural_step(trial *t) {
     double most = 0.0, step[M];
     const double tau = between(t, 0.4, 2.0);
     double *p = distribution(t, M, 1.0), *u = normals(t, M, 1.0);
-    if (ota_natural_gradient(p, u, M, tau, step, NULL) < 0) return NAN;
+    if (ota_natural_gradient(p, u, M, tau, step, NULL, NULL) < 0) return NAN;
     seen(t, step, M);
     most = worse(most, fabs(sum_of(step, M)));
     for (int j = 0; j < M; j++) {
@@ -413,7 +413,7 @@ static double natural_step(trial *t) {
 static double natural_step_saturated(trial *t) {
     double p[M], step[M], most = 0.0, *u = normals(t, M, 1.0);
     for (int j = 0; j < M; j++) p[j] = j == 2 ? 1.0 : 1e-200;
-    if (ota_natural_gradient(p, u, M, 0.7, step, NULL) < 0) return NAN;
+    if (ota_natural_gradient(p, u, M, 0.7, step, NULL, NULL) < 0) return NAN;
     seen(t, step, M);
     for (int j = 0; j < M; j++) {
         most = worse(most, fabs(step[j] - 0.7 * (u[j] - sum_of(u, M) / (double)M)));
@@ -424,7 +424,7 @@ static double natural_step_saturated(trial *t) {
 /* With F inverted, as printed, the step would be tau u. */
 static double step_by_inverse(trial *t) {
     double most = 0.0, step[M], *p = distribution(t, M, 1.0), *u = normals(t, M, 1.0);
-    if (ota_natural_gradient(p, u, M, 1.0, step, NULL) < 0) return NAN;
+    if (ota_natural_gradient(p, u, M, 1.0, step, NULL, NULL) < 0) return NAN;
     for (int j = 0; j < M; j++) most = worse(most, fabs(step[j] - u[j]));
     return most;
 }
@@ -434,7 +434,7 @@ static double hessian_by_differences(trial *t) {
     const double tau = 0.8, step = 1e-3;
     double *s = normals(t, M, 1.0), p[M], jacobian[M * M];
     softmax_formula(s, M, tau, p);
-    if (ota_softmax_jacobian(p, M, tau, jacobian, NULL) < 0) return NAN;
+    if (ota_softmax_jacobian(p, M, tau, jacobian, NULL, NULL) < 0) return NAN;
     seen(t, jacobian, M * M);
     for (int a = 0; a < M * M; a++) {
         double second = 0.0;
@@ -459,7 +459,7 @@ static double hessian_by_differences(trial *t) {
 static double geodesic_formula(trial *t) {
     double *p = distribution(t, M, 1.0), *q = distribution(t, M, 1.0), overlap = 0.0;
     ota_divergence d;
-    if (ota_divergence_of(p, q, M, &d, NULL) < 0) return NAN;
+    if (ota_divergence_of(p, q, M, &d, NULL, NULL) < 0) return NAN;
     for (int j = 0; j < M; j++) overlap += sqrt(p[j] * q[j]);
     return fabs(seen_number(t, d.fisher_rao) - 2.0 * acos(overlap));
 }
@@ -474,8 +474,8 @@ static double metric(trial *t) {
     double p[M];
     softmax_formula(s, M, tau, p);
     ota_divergence d;
-    if (ota_divergence_of_logits(s, moved, OTA_F64, M, tau, &d, NULL) < 0 ||
-        ota_fisher_product(p, step, M, tau, product, NULL) < 0) {
+    if (ota_divergence_of_logits(s, moved, OTA_F64, M, tau, &d, NULL, NULL) < 0 ||
+        ota_fisher_product(p, step, M, tau, product, NULL, NULL) < 0) {
         return NAN;
     }
     const double ratio = d.fisher_rao * d.fisher_rao / dot(step, product, M);

@@ -58,7 +58,7 @@ static double against_definition(trial *t, divergence which) {
         scale += fabsl(part);
     }
     ota_divergence d;
-    if (ota_divergence_of_logits(z, w, OTA_F64, V, 1.0, &d, NULL) < 0) return NAN;
+    if (ota_divergence_of_logits(z, w, OTA_F64, V, 1.0, &d, NULL, NULL) < 0) return NAN;
     const double given[] = {d.tv, d.w1, d.kl, d.js, d.entropy_change};
     return fabs(seen_number(t, given[which] / (double)scale) - (double)(x / scale));
 }
@@ -74,7 +74,7 @@ static ota_divergence divergence_of_step(trial *t, int trials) {
     step_of(t, trials, &z, &w);
     memset(&d, 0, sizeof d);
     d.tv = d.kl = d.js = NAN;
-    (void)ota_divergence_of_logits(z, w, OTA_F64, V, 1.0, &d, NULL);
+    (void)ota_divergence_of_logits(z, w, OTA_F64, V, 1.0, &d, NULL, NULL);
     return d;
 }
 
@@ -109,12 +109,13 @@ static double entropy_additivity(trial *t) {
     double *z = normals(t, LAYERS * V, 2.0), sum = 0.0;
     ota_divergence d;
     for (int l = 0; l + 1 < LAYERS; l++) {
-        if (ota_divergence_of_logits(z + l * V, z + (l + 1) * V, OTA_F64, V, 1.0, &d, NULL) < 0) {
+        if (ota_divergence_of_logits(z + l * V, z + (l + 1) * V, OTA_F64, V, 1.0, &d, NULL, NULL) <
+            0) {
             return NAN;
         }
         sum += seen_number(t, d.entropy_change);
     }
-    if (ota_divergence_of_logits(z, z + (LAYERS - 1) * V, OTA_F64, V, 1.0, &d, NULL) < 0)
+    if (ota_divergence_of_logits(z, z + (LAYERS - 1) * V, OTA_F64, V, 1.0, &d, NULL, NULL) < 0)
         return NAN;
     return fabs(sum - d.entropy_change);
 }
@@ -139,7 +140,7 @@ static double overlap(trial *t) {
         w[j] = rint(w[j]);
     }
     if (ota_rank_change_of(z, w, OTA_F64, V,
-                           &(ota_rank_change){.counts = counts, .count = 4, .overlap = given},
+                           &(ota_rank_change){.counts = counts, .count = 4, .overlap = given}, NULL,
                            NULL) < 0)
         return NAN;
     seen(t, given, 4);
@@ -182,12 +183,12 @@ static double spearman(trial *t) {
     for (int j = 0; t->draw % 2 == 0 && j < V; j++) z[j] = rint(z[j]);
     mean_ranks(z, ranks[0]);
     mean_ranks(w, ranks[1]);
-    (void)ota_rank_change_of(z, w, OTA_F64, V, &(ota_rank_change){.spearman = &given}, NULL);
+    (void)ota_rank_change_of(z, w, OTA_F64, V, &(ota_rank_change){.spearman = &given}, NULL, NULL);
     for (int j = 0; j < V; j++) {
         p[j] = exp(0.1 * z[j]);
         q[j] = exp(0.1 * w[j]);
     }
-    (void)ota_rank_change_of(p, q, OTA_F64, V, &(ota_rank_change){.spearman = &other}, NULL);
+    (void)ota_rank_change_of(p, q, OTA_F64, V, &(ota_rank_change){.spearman = &other}, NULL, NULL);
     most = worse(most, fabs(seen_number(t, given) - correlation(ranks[0], ranks[1])));
     most = worse(most, fabs(other - given));
     return most;
@@ -207,8 +208,8 @@ static pair *pair_of(trial *t, int trials) {
     step_of(t, trials, &x->before, &x->after);
     x->state.relative_l2 = x->state.cosine = x->state.max_coordinate_change = NAN;
     x->logits.max_change = x->logits.correlation = x->logits.effective_temperature = NAN;
-    (void)ota_state_change_of(x->before, x->after, OTA_F64, V, &x->state, NULL);
-    (void)ota_logit_change_of(x->before, x->after, OTA_F64, V, &x->logits, NULL);
+    (void)ota_state_change_of(x->before, x->after, OTA_F64, V, &x->state, NULL, NULL);
+    (void)ota_logit_change_of(x->before, x->after, OTA_F64, V, &x->logits, NULL, NULL);
     for (int j = 0; j < V; j++) x->difference[j] = x->after[j] - x->before[j];
     x->before_norm = sqrt(dot(x->before, x->before, V));
     x->after_norm = sqrt(dot(x->after, x->after, V));
@@ -233,7 +234,7 @@ static double cosine(trial *t) {
     double *scaled = copy_of(t, x->after, V);
     for (int j = 0; j < V; j++) scaled[j] *= 37.0;
     ota_state_change other;
-    if (ota_state_change_of(x->before, scaled, OTA_F64, V, &other, NULL) < 0) return NAN;
+    if (ota_state_change_of(x->before, scaled, OTA_F64, V, &other, NULL, NULL) < 0) return NAN;
     most = worse(most, fabs(seen_number(t, x->state.cosine) - formula));
     most = worse(most, fabs(other.cosine - formula));
     most = worse(most, fabs(formula) - 1.0);
@@ -261,7 +262,7 @@ static double logit_change(trial *t) {
     double *moved = copy_of(t, x->after, V);
     for (int j = 0; j < V; j++) moved[j] += 128.0;
     ota_logit_change other;
-    if (ota_logit_change_of(x->before, moved, OTA_F64, V, &other, NULL) < 0) return NAN;
+    if (ota_logit_change_of(x->before, moved, OTA_F64, V, &other, NULL, NULL) < 0) return NAN;
     most = worse(most, fabs(other.range_half - x->logits.range_half));
     return most;
 }
@@ -273,7 +274,7 @@ static double logit_correlation(trial *t) {
     double *moved = copy_of(t, x->after, V);
     for (int j = 0; j < V; j++) moved[j] = 3.0 * moved[j] - 11.0;
     ota_logit_change other;
-    if (ota_logit_change_of(x->before, moved, OTA_F64, V, &other, NULL) < 0) return NAN;
+    if (ota_logit_change_of(x->before, moved, OTA_F64, V, &other, NULL, NULL) < 0) return NAN;
     most = worse(most, fabs(seen_number(t, x->logits.correlation) - formula));
     most = worse(most, fabs(other.correlation - formula));
     return most;

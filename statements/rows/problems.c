@@ -70,7 +70,7 @@ static double optimum_is_minus_lse(trial *t) {
     head *h =
         statement_plan(t, 1, M, scores_of(t, 1, M, t->draw % CHARACTERS), "softmax", tau, 0.0);
     double objective = NAN;
-    (void)ota_softmax_objective(h->p, h->scores, M, tau, &objective, NULL);
+    (void)ota_softmax_objective(h->p, h->scores, M, tau, &objective, NULL, NULL);
     const double formula = -tau * log_sum_exp(h->scores, M, tau);
     return fabs(objective - formula) / (1.0 + fabs(formula));
 }
@@ -79,10 +79,10 @@ static double random_points_do_better_by(trial *t) {
     double most = -HUGE_VAL;
     head *h = statement_plan(t, 1, M, normals(t, M, 1.0), "softmax", 0.7, 0.0);
     double least = NAN;
-    (void)ota_softmax_objective(h->p, h->scores, M, 0.7, &least, NULL);
+    (void)ota_softmax_objective(h->p, h->scores, M, 0.7, &least, NULL, NULL);
     for (int trials = 0; trials < 2000; trials++) {
         double *p = distribution(t, M, 2.0), other = NAN;
-        (void)ota_softmax_objective(p, h->scores, M, 0.7, &other, NULL);
+        (void)ota_softmax_objective(p, h->scores, M, 0.7, &other, NULL, NULL);
         most = worse(most, least - other);
     }
     return most;
@@ -529,7 +529,7 @@ static double effective_target(trial *t) {
     head *h = statement_plan(t, 3, 4, example_scores, "softmax", 1.0, 0.0);
     double *mass = numbers(t, 4);
     ota_receiver receiver;
-    if (ota_receiver_of(h->p, 3, 4, mass, &receiver, NULL) < 0) return NAN;
+    if (ota_receiver_of(h->p, 3, 4, mass, &receiver, NULL, NULL) < 0) return NAN;
     for (int j = 0; j < 4; j++) mass[j] /= 3.0;
     return farthest(mass, expected, 4);
 }
@@ -538,7 +538,7 @@ static double effective_target_sum(trial *t) {
     double *mass = numbers(t, M);
     head *h = statement_plan(t, N, M, normals(t, N * M, 2.0), "softmax", 1.0, 0.0);
     ota_receiver receiver;
-    if (ota_receiver_of(h->p, N, M, mass, &receiver, NULL) < 0) return NAN;
+    if (ota_receiver_of(h->p, N, M, mass, &receiver, NULL, NULL) < 0) return NAN;
     return fabs(sum_of(mass, M) / (double)N - 1.0);
 }
 

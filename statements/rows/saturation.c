@@ -7,7 +7,7 @@ enum { M = 7, TRIALS = 300 };
 static ota_saturation saturation(const double *z, const double *w, int64_t m) {
     ota_saturation x = {0};
     x.bound = x.tv = x.tail_before = x.tail_after = x.tail_bound = x.margin = NAN;
-    (void)ota_saturation_of(z, w, OTA_F64, m, 1.0, &x, NULL);
+    (void)ota_saturation_of(z, w, OTA_F64, m, 1.0, &x, NULL, NULL);
     return x;
 }
 
@@ -90,7 +90,7 @@ static double margins(trial *t) {
     double most = 0.0;
     double *z = normals(t, M, 3.0), p[M], formula = HUGE_VAL;
     ota_tail tail;
-    if (ota_tail_of(z, OTA_F64, M, 1.0, &tail, NULL) < 0) return NAN;
+    if (ota_tail_of(z, OTA_F64, M, 1.0, &tail, NULL, NULL) < 0) return NAN;
     softmax_formula(z, M, 1.0, p);
     for (int j = 0; j < M; j++) {
         if (j != tail.index) formula = fmin(formula, log(p[tail.index] / p[j]));
@@ -161,7 +161,7 @@ static ota_uniformity uniformity(const double *z, int64_t m, double temperature)
     ota_uniformity x;
     memset(&x, 0, sizeof x);
     x.entropy = x.tv = NAN;
-    (void)ota_uniformity_of(z, OTA_F64, m, temperature, &x, NULL);
+    (void)ota_uniformity_of(z, OTA_F64, m, temperature, &x, NULL, NULL);
     return x;
 }
 
@@ -214,7 +214,8 @@ static double saturated_rows(trial *t) {
     double *s = normals(t, ROWS * M, 8.0), most = 0.0, last = 1.0;
     for (int k = 0; k < 5; k++) {
         double fraction = NAN, count = 0.0;
-        (void)ota_saturated_fraction(s, OTA_F64, ROWS, M, temperatures[k], 1e-4, &fraction, NULL);
+        (void)ota_saturated_fraction(&(ota_matrix){s, OTA_F64, ROWS, M}, temperatures[k], 1e-4,
+                                     &fraction, NULL, NULL);
         for (int i = 0; i < ROWS; i++) {
             double p[M], rest = 0.0;
             softmax_formula(s + i * M, M, temperatures[k], p);
@@ -244,7 +245,7 @@ static double wasserstein(trial *t) {
     statement_solve(t, h, "hard/exact", 0.0, 0.0);
     most = worse(most, fabs(dot(cost, h->p, M * M) - tv));
     ota_divergence d;
-    if (ota_divergence_of(p, q, M, &d, NULL) < 0) return NAN;
+    if (ota_divergence_of(p, q, M, &d, NULL, NULL) < 0) return NAN;
     most = worse(most, fabs(d.w1 - tv));
     return most;
 }

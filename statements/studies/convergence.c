@@ -13,7 +13,7 @@ void study_contraction(trial *t, const study_sizes *sizes, study_points *points)
         const double spread = 0.05 + 0.03 * (double)kernel * (40.0 / (double)sizes->samples);
         double *l = normals(t, n * n, spread), best[2] = {0.0, 0.0};
         ota_contraction bound;
-        if (ota_contraction_of(l, n, n, &bound, NULL) < 0) continue;
+        if (ota_contraction_of(l, n, n, &bound, NULL, NULL) < 0) continue;
         for (int64_t k = 0; k < n * n; k++) l[k] = exp(l[k]);
         for (int64_t trials = 0; trials < sizes->rounds; trials++) {
             double before = 0.0, after = 0.0;
@@ -33,8 +33,8 @@ void study_contraction(trial *t, const study_sizes *sizes, study_points *points)
                 kx[k / n] += l[k] * x[k % n];
                 ky[k / n] += l[k] * y[k % n];
             }
-            if (ota_hilbert(x, y, n, &before, NULL) < 0 || before == 0.0) continue;
-            if (ota_hilbert(kx, ky, n, &after, NULL) < 0) continue;
+            if (ota_hilbert(x, y, n, &before, NULL, NULL) < 0 || before == 0.0) continue;
+            if (ota_hilbert(kx, ky, n, &after, NULL, NULL) < 0) continue;
             best[levels] = fmax(best[levels], after / before);
         }
         add_point(points, "random vectors", bound.rate, best[0]);
@@ -64,7 +64,7 @@ void study_iterations(trial *t, const study_sizes *sizes, study_points *points) 
                                                    .max_rounds = sizes->rounds,
                                                    .u = u,
                                                    .v = v},
-                            &r, NULL) < 0) {
+                            &r, NULL, NULL) < 0) {
                 continue;
             }
             add_point(points, kind == 0 ? "independent pair" : "near pair", epsilon,
@@ -96,7 +96,7 @@ void study_tolerances(trial *t, const study_sizes *sizes, study_points *points) 
                                                .max_rounds = 1000,
                                                .u = u,
                                                .v = v},
-                        &r, NULL) >= 0) {
+                        &r, NULL, NULL) >= 0) {
             add_point(points, "independent pair", tolerance, (double)r.rounds);
         }
         add_point(points, "possible at most", tolerance,
@@ -143,11 +143,11 @@ void study_tightness(trial *t, const study_sizes *sizes, study_points *points) {
         ota_score_bounds bounds;
         if (ota_gauge(
                 &(ota_gauge_matrix){.a = s, .b = other, .type = OTA_F64, .rows = n, .columns = n},
-                NULL, NULL, &gauge, NULL) >= 0 &&
+                NULL, NULL, &gauge, NULL, NULL) >= 0 &&
             ota_score_bounds_of(
                 &(ota_score_pair){
                     .scores = s, .perturbed = other, .rows = n, .columns = n, .temperature = 1.0},
-                gauge.residual, NULL, &bounds, NULL) >= 0) {
+                gauge.residual, NULL, &bounds, NULL, NULL) >= 0) {
             add_point(points, cycle ? "printed, two permutations" : "printed, random pairs",
                       bounds.sup, l1 / bounds.printed);
             add_point(points, cycle ? "sharp, two permutations" : "sharp, random pairs", bounds.sup,

@@ -41,8 +41,8 @@ void study_stability(trial *t, const study_sizes *sizes, study_points *points) {
     ota_contraction contraction;
     ota_coupling_spectrum spectrum;
     head *exact = statement_plan(t, n, n, l, "softmax/exact", 1.0, 1e-13);
-    if (ota_contraction_of(l, n, n, &contraction, NULL) < 0 ||
-        ota_coupling_spectrum_of(exact->p, n, n, 0, &spectrum, NULL) < 0) {
+    if (ota_contraction_of(l, n, n, &contraction, NULL, NULL) < 0 ||
+        ota_coupling_spectrum_of(exact->p, n, n, 0, &spectrum, NULL, NULL) < 0) {
         return;
     }
     for (int64_t j = 0; j < n; j++) start[j] = exact->g[j] + 1e-5 * normal(t);
@@ -54,7 +54,7 @@ void study_stability(trial *t, const study_sizes *sizes, study_points *points) {
             statement_lengthened_rounds(t, l, n, lambda, 1e-13, sizes->rounds, g, errors);
         /* The fast modes are gone by then. */
         const int64_t from = rounds > 12 ? rounds / 3 : 0;
-        (void)ota_rate_measured(errors + from, rounds - from, &rate, NULL);
+        (void)ota_rate_measured(errors + from, rounds - from, &rate, NULL, NULL);
         add_point(points, "measured", lambda, rate);
         add_point(points, "predicted", lambda,
                   ota_rate_one_sided(lambda, spectrum.second, spectrum.least));
@@ -198,7 +198,7 @@ void study_time(trial *t, const study_sizes *sizes, study_points *points) {
         }
     }
     ota_coupling_spectrum spectrum;
-    if (ota_coupling_spectrum_of(exact->p, n, n, 0, &spectrum, NULL) < 0) return;
+    if (ota_coupling_spectrum_of(exact->p, n, n, 0, &spectrum, NULL, NULL) < 0) return;
     for (int64_t unit = 0; unit <= sizes->rounds; unit++) {
         add_point(points, "slowest mode alone", (double)unit,
                   last * exp((double)(sizes->rounds - unit) * (1.0 - spectrum.second)));

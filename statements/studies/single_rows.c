@@ -60,7 +60,7 @@ void study_reinforce(trial *t, const study_sizes *sizes, study_points *points) {
     double *p = distribution(t, m, 1.0), *u = normals(t, m, 1.0), *gradient = numbers(t, m);
     double *share = numbers(t, m);
     for (int64_t j = 0; j < m; j++) u[j] += 5.0;
-    if (ota_advantage(p, u, m, 1.0, NULL, gradient, NULL) < 0) return;
+    if (ota_advantage(p, u, m, 1.0, NULL, gradient, NULL, NULL) < 0) return;
     const double baselines[2] = {0.0, dot(p, u, m)};
     for (int64_t draws = 8; draws <= sizes->rounds; draws *= 2) {
         double square[2] = {0.0};
@@ -104,7 +104,8 @@ void study_saturated(trial *t, const study_sizes *sizes, study_points *points) {
         for (int64_t at = 0; at < TEMPERATURES; at++) {
             const double temperature = geometric(at, TEMPERATURES, 0.25, 4.0);
             double share = NAN;
-            (void)ota_saturated_fraction(s, OTA_F64, rows, m, temperature, 1e-4, &share, NULL);
+            (void)ota_saturated_fraction(&(ota_matrix){s, OTA_F64, rows, m}, temperature, 1e-4,
+                                         &share, NULL, NULL);
             add_point(points, names[k], temperature, share);
         }
     }
@@ -129,9 +130,9 @@ void study_probe(trial *t, const study_sizes *sizes, study_points *points) {
             before[j] = dot(scaled + j * WIDTH, h, WIDTH);
             after[j] = before[j] + unit * dot(scaled + j * WIDTH, step, WIDTH);
         }
-        if (ota_probe_of(scaled, OTA_F64, V, WIDTH, &probe, NULL) < 0 ||
-            ota_drift_bound(&probe, &length, 1, &printed, &sharp, NULL) < 0 ||
-            ota_lipschitz_of(before, after, OTA_F64, V, 1.0, &moved, NULL) < 0) {
+        if (ota_probe_of(scaled, OTA_F64, V, WIDTH, &probe, NULL, NULL) < 0 ||
+            ota_drift_bound(&probe, &length, 1, &printed, &sharp, NULL, NULL) < 0 ||
+            ota_lipschitz_of(before, after, OTA_F64, V, 1.0, &moved, NULL, NULL) < 0) {
             continue;
         }
         add_point(points, "printed bound", factor, printed);
@@ -152,7 +153,7 @@ void study_lipschitz(trial *t, const study_sizes *sizes, study_points *points) {
             const double from = across ? -e / 2.0 : 0.0;
             const double z[2] = {from, -from}, w[2] = {from + e, -from - e};
             ota_lipschitz x;
-            if (ota_lipschitz_of(z, w, OTA_F64, 2, 1.0, &x, NULL) < 0) continue;
+            if (ota_lipschitz_of(z, w, OTA_F64, 2, 1.0, &x, NULL, NULL) < 0) continue;
             add_point(points, names[across][0], e, x.l1 / x.printed);
             add_point(points, names[across][1], e, x.l1 / x.sharp);
         }
@@ -166,7 +167,7 @@ void study_counterexample(trial *t, const study_sizes *sizes, study_points *poin
         const double x = 12.0 * (double)k / (double)sizes->samples;
         const double z[2] = {10.0, 0.0}, w[2] = {10.0, x};
         ota_saturation s;
-        if (ota_saturation_of(z, w, OTA_F64, 2, 1.0, &s, NULL) < 0) continue;
+        if (ota_saturation_of(z, w, OTA_F64, 2, 1.0, &s, NULL, NULL) < 0) continue;
         add_point(points, "l1 change", x, 2.0 * s.tv);
         add_point(points, "printed: 2 eps", x, s.printed);
         add_point(points, "2 max(eps, eps')", x, 2.0 * s.bound);

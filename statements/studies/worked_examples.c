@@ -59,7 +59,7 @@ void study_product(trial *t, const study_sizes *sizes, study_points *points) {
     (void)t;
     (void)sizes;
     if (ota_compose(statement_example_first_layer, statement_example_second_layer, 2, 3, 3, product,
-                    NULL) < 0) {
+                    NULL, NULL) < 0) {
         return;
     }
     add_bars(points, "S1 S2", labels, product, 6);
@@ -121,11 +121,11 @@ static void add_exchange(trial *t, int64_t n, double change, double tau, double 
     ota_gauge_result gauge;
     ota_score_bounds bounds;
     if (ota_gauge(&(ota_gauge_matrix){.a = s, .b = other, .type = OTA_F64, .rows = n, .columns = n},
-                  NULL, NULL, &gauge, NULL) < 0 ||
+                  NULL, NULL, &gauge, NULL, NULL) < 0 ||
         ota_score_bounds_of(
             &(ota_score_pair){
                 .scores = s, .perturbed = other, .rows = n, .columns = n, .temperature = tau},
-            gauge.residual, NULL, &bounds, NULL) < 0) {
+            gauge.residual, NULL, &bounds, NULL, NULL) < 0) {
         return;
     }
     for (int64_t k = 0; k < n * n; k++) l1 += fabs(p->p[k] - q->p[k]);

@@ -382,7 +382,7 @@ static void identity_core(void **unused) {
     const double alphas[] = {0.0, 0.3, 1.0};
     for (int k = 0; k < 3; k++) {
         const double alpha = alphas[k];
-        assert_int_equal(ota_identity_core(p[0], x, SIZE, FEATURES, alpha, y, NULL), OTA_OK);
+        assert_int_equal(ota_identity_core(p[0], x, SIZE, FEATURES, alpha, y, NULL, NULL), OTA_OK);
         double unbalanced = 0.0;
         for (int f = 0; f < FEATURES; f++) {
             double before = 0.0, after = 0.0, low = INFINITY, high = -INFINITY;
@@ -404,7 +404,7 @@ static void identity_core(void **unused) {
         }
         if (alpha == 0.0) assert_memory_equal(x, y, sizeof x);
         /* Softmax keeps the hull, not the mean. */
-        assert_int_equal(ota_identity_core(p[1], x, SIZE, FEATURES, alpha, y, NULL), OTA_OK);
+        assert_int_equal(ota_identity_core(p[1], x, SIZE, FEATURES, alpha, y, NULL, NULL), OTA_OK);
         for (int f = 0; f < FEATURES; f++) {
             double change = 0.0;
             for (int i = 0; i < SIZE; i++)
@@ -488,22 +488,22 @@ static void spectral_norm(void **unused) {
     for (int n = 0; n < 6; n++) {
         const int rows = sizes[n][0], columns = sizes[n][1], stride = columns + n;
         fill(&state, a, 40 * 40, 1.0);
-        const double norm = ota_spectral_norm(a, rows, columns, stride, workspace);
+        const double norm = ota_spectral_norm(a, rows, columns, stride, workspace, NULL);
         const double below = power_norm(a, rows, columns, stride, &state);
         spec_check("TOT-54", fabs(norm / below - 1.0), 1e-8);
         spec_check("TOT-54", below / norm - 1.0, 0.0);
         for (int i = 0; i < 40 * 40; i++) a[i] *= 0x1p-600;
-        const double small = ota_spectral_norm(a, rows, columns, stride, workspace);
+        const double small = ota_spectral_norm(a, rows, columns, stride, workspace, NULL);
         spec_check("TOT-54", fabs(small / norm * 0x1p600 - 1.0), 8.0 * u64);
     }
     /* Many equal singular values: the slowest case of the trace. */
     memset(a, 0, sizeof a);
     for (int k = 0; k < 40; k++) a[k * 41] = k % 2 == 0 ? 3.0 : -3.0;
-    const double norm = ota_spectral_norm(a, 40, 40, 40, workspace);
+    const double norm = ota_spectral_norm(a, 40, 40, 40, workspace, NULL);
     spec_check("TOT-54", norm / 3.0 - 1.0, 2e-9);
     spec_check("TOT-54", 1.0 - norm / 3.0, 0.0);
     memset(a, 0, sizeof a);
-    assert_true(ota_spectral_norm(a, 40, 40, 40, workspace) == 0.0);
+    assert_true(ota_spectral_norm(a, 40, 40, 40, workspace, NULL) == 0.0);
 }
 
 /* Both inputs of a change; the second is the first moved by `step`. */
@@ -720,19 +720,19 @@ static void bad_couplings(void **unused) {
     (void)unused;
     ota_error error;
     double p[4] = {0.5, 0.5, 0.25, 0.75}, x[4] = {1, 2, 3, 4}, y[4];
-    REFUSED(ota_identity_core(p, x, 2, 2, 1.5, y, &error), OTA_EINVAL, "alpha");
-    REFUSED(ota_identity_core(p, x, 2, 2, 0.5, x, &error), OTA_EALIAS, "y");
-    REFUSED(ota_identity_core(p, x, 0, 2, 0.5, y, &error), OTA_EINVAL, "tokens");
+    REFUSED(ota_identity_core(p, x, 2, 2, 1.5, y, NULL, &error), OTA_EINVAL, "alpha");
+    REFUSED(ota_identity_core(p, x, 2, 2, 0.5, x, NULL, &error), OTA_EALIAS, "y");
+    REFUSED(ota_identity_core(p, x, 0, 2, 0.5, y, NULL, &error), OTA_EINVAL, "tokens");
     /* One token is its own mean. */
     const double one = 1.0;
-    assert_int_equal(ota_identity_core(&one, x, 1, 4, 1.0, y, &error), OTA_OK);
+    assert_int_equal(ota_identity_core(&one, x, 1, 4, 1.0, y, NULL, &error), OTA_OK);
     assert_memory_equal(x, y, sizeof x);
     p[1] = 0.4;
-    REFUSED(ota_identity_core(p, x, 2, 2, 0.5, y, &error), OTA_EINVAL, "coupling");
+    REFUSED(ota_identity_core(p, x, 2, 2, 0.5, y, NULL, &error), OTA_EINVAL, "coupling");
     p[0] = 1.5, p[1] = -0.5;
-    REFUSED(ota_identity_core(p, x, 2, 2, 0.5, y, &error), OTA_EINVAL, "coupling");
+    REFUSED(ota_identity_core(p, x, 2, 2, 0.5, y, NULL, &error), OTA_EINVAL, "coupling");
     p[0] = NAN;
-    REFUSED(ota_identity_core(p, x, 2, 2, 0.5, y, &error), OTA_EINVAL, "coupling");
+    REFUSED(ota_identity_core(p, x, 2, 2, 0.5, y, NULL, &error), OTA_EINVAL, "coupling");
 }
 
 static void unproven_changes(void **unused) {

@@ -353,9 +353,11 @@ static void expected_block(const setting *s, const ota_norm *norm, double alpha,
         bound[0][i] = bound[1][i] = delta[0][i] = delta[1][i] = apart(u, v, WIDTH);
         if (norm != NULL) {
             ota_change change;
-            assert_int_equal(ota_layernorm_change(u, v, WIDTH, norm->gamma, norm->epsilon,
-                                                  workspace, &change, NULL),
-                             OTA_OK);
+            assert_int_equal(
+                ota_layernorm_change(u, v, WIDTH,
+                                     &(ota_norm){.gamma = norm->gamma, .epsilon = norm->epsilon},
+                                     workspace, &change, NULL, NULL),
+                OTA_OK);
             delta[0][i] = change.printed;
             delta[1][i] = change.sharp;
         }
@@ -412,7 +414,7 @@ static void a_block_has_the_bounds_of_the_formula(void **unused) {
                 ota_layernorm(
                     s.x[k], MOST, WIDTH,
                     &(ota_norm){.gamma = s.gamma, .beta = s.beta, .epsilon = norm->epsilon},
-                    normalised[k], NULL, NULL),
+                    normalised[k], NULL, NULL, NULL),
                 OTA_OK);
         run(&s, normalised[0], normalised[0], &a);
         run(&s, normalised[1], normalised[1], &b);
@@ -493,11 +495,11 @@ static void norms_before_and_behind_attention(void **unused) {
             if (rms)
                 (void)ota_rmsnorm(s.x[k], MOST, WIDTH,
                                   &(ota_norm){.gamma = s.gamma, .epsilon = 1e-3}, inside[k], NULL,
-                                  NULL);
+                                  NULL, NULL);
             else
                 (void)ota_layernorm(s.x[k], MOST, WIDTH,
                                     &(ota_norm){.gamma = s.gamma, .beta = s.beta, .epsilon = 1e-3},
-                                    inside[k], NULL, NULL);
+                                    inside[k], NULL, NULL, NULL);
         }
         run(&s, inside[0], inside[0], &a);
         run(&s, inside[1], inside[1], &b);
@@ -509,11 +511,11 @@ static void norms_before_and_behind_attention(void **unused) {
             if (rms)
                 (void)ota_rmsnorm(sums[k], MOST, WIDTH,
                                   &(ota_norm){.gamma = s.gamma, .epsilon = 1e-3}, sums[k], NULL,
-                                  NULL);
+                                  NULL, NULL);
             else
                 (void)ota_layernorm(sums[k], MOST, WIDTH,
                                     &(ota_norm){.gamma = s.gamma, .beta = s.beta, .epsilon = 1e-3},
-                                    sums[k], NULL, NULL);
+                                    sums[k], NULL, NULL, NULL);
         }
         double moved = 0.0;
         for (int i = 0; i < MOST; i++)
@@ -662,25 +664,31 @@ static void the_norm_without_a_mean(void **unused) {
         }
         const double *const g = trial % 4 == 0 ? NULL : gamma;
         assert_int_equal(ota_rmsnorm(token[0], 1, WIDTH,
-                                     &(ota_norm){.gamma = g, .epsilon = epsilon}, y, &rho, NULL),
+                                     &(ota_norm){.gamma = g, .epsilon = epsilon}, y, &rho, NULL,
+                                     NULL),
                          OTA_OK);
         assert_int_equal(ota_layernorm(token[0], 1, 2 * WIDTH,
                                        &(ota_norm){.gamma = g, .epsilon = epsilon}, both, &sigma,
-                                       NULL),
+                                       NULL, NULL),
                          OTA_OK);
         spec_check("", off(rho, sigma), 1e-14);
         for (int f = 0; f < WIDTH; f++) spec_check("", fabs(y[f] - both[f]), 1e-14);
         ota_change change, wanted;
-        assert_int_equal(ota_rmsnorm_change(token[0], token[1], WIDTH, g, epsilon, &change, NULL),
+        assert_int_equal(ota_rmsnorm_change(token[0], token[1], WIDTH,
+                                            &(ota_norm){.gamma = g, .epsilon = epsilon}, &change,
+                                            NULL, NULL),
                          OTA_OK);
-        assert_int_equal(ota_layernorm_change(token[0], token[1], 2 * WIDTH, g, epsilon, workspace,
-                                              &wanted, NULL),
+        assert_int_equal(ota_layernorm_change(token[0], token[1], 2 * WIDTH,
+                                              &(ota_norm){.gamma = g, .epsilon = epsilon},
+                                              workspace, &wanted, NULL, NULL),
                          OTA_OK);
         spec_check("", off(change.measured * sqrt(2.0), wanted.measured), 1e-13);
         spec_check("", off(change.printed_ratio, wanted.printed_ratio), 1e-13);
         spec_check("", off(change.sharp_ratio, wanted.sharp_ratio), 1e-13);
         ota_layernorm_spectrum spectrum;
-        assert_int_equal(ota_rmsnorm_geometry(token[0], WIDTH, g, epsilon, &spectrum, NULL),
+        assert_int_equal(ota_rmsnorm_geometry(token[0], WIDTH,
+                                              &(ota_norm){.gamma = g, .epsilon = epsilon},
+                                              &spectrum, NULL, NULL),
                          OTA_OK);
         for (int i = 0; i < WIDTH; i++)
             for (int k = 0; k < WIDTH; k++)
@@ -922,7 +930,7 @@ static void refusals(void **unused) {
                      OTA_EINVAL);
     assert_string_equal(error.field, "residual");
     assert_int_equal(
-        ota_rmsnorm(s.x[0], 1, WIDTH, &(ota_norm){.gamma = NULL}, s.x[1], NULL, &error),
+        ota_rmsnorm(s.x[0], 1, WIDTH, &(ota_norm){.gamma = NULL}, s.x[1], NULL, NULL, &error),
         OTA_EINVAL);
     assert_string_equal(error.field, "epsilon");
     free(workspace);

@@ -34,8 +34,8 @@ static void attention(uint64_t *state, int n, int m, int width, double *coupling
 static int64_t rank_of(const double *coupling, int n, int m, double *pivots) {
     double ratio[SIZE * SIZE];
     int64_t rank;
-    assert_int_equal(ota_log_ratios(coupling, n, m, ratio, NULL), OTA_OK);
-    assert_int_equal(ota_rank(ratio, n, m - 1, 1e-10, pivots, &rank, NULL), OTA_OK);
+    assert_int_equal(ota_log_ratios(coupling, n, m, ratio, NULL, NULL), OTA_OK);
+    assert_int_equal(ota_rank(ratio, n, m - 1, 1e-10, pivots, &rank, NULL, NULL), OTA_OK);
     return rank;
 }
 
@@ -49,7 +49,7 @@ static void one_layer_has_its_width(void **unused) {
         attention(&state, SIZE, SIZE, width, second);
         spec_check("TOT-61", fabs((double)rank_of(first, SIZE, SIZE, pivots) - width), 0.0);
         for (int k = 1; k < SIZE; k++) assert_true(pivots[k] >= 0.0);
-        assert_int_equal(ota_compose(second, first, SIZE, SIZE, SIZE, both, NULL), OTA_OK);
+        assert_int_equal(ota_compose(second, first, SIZE, SIZE, SIZE, both, NULL, NULL), OTA_OK);
         for (int i = 0; i < SIZE; i++) {
             double total = 0.0;
             for (int j = 0; j < SIZE; j++) {
@@ -79,7 +79,7 @@ static void enough_dimensions_rebuild_it(void **unused) {
             for (int j = 0; j < m; j++) z[j] = 3.0 * normal(&state);
             plain_softmax(z, m, 1.0, s + i * m);
         }
-        assert_int_equal(ota_log_ratios(s, n, m, ratio, NULL), OTA_OK);
+        assert_int_equal(ota_log_ratios(s, n, m, ratio, NULL, NULL), OTA_OK);
         for (int i = 0; i < n; i++) {
             /* Q = ratios, K = (0, e_1, e_2): two dimensions. */
             z[0] = 0.0, z[1] = ratio[2 * i], z[2] = ratio[2 * i + 1];
@@ -99,7 +99,7 @@ static void printed_example(void **unused) {
     const double printed[6] = {.335, .355, .310, .268, .330, .402};
     double s[6], z[4], copy[4], pivots[2];
     int64_t rank;
-    assert_int_equal(ota_compose(s1, s2, 2, 3, 3, s, NULL), OTA_OK);
+    assert_int_equal(ota_compose(s1, s2, 2, 3, 3, s, NULL, NULL), OTA_OK);
     const double right[6] = {.345, .345, .310, .310, .345, .345};
     double apart = 0.0;
     for (int k = 0; k < 6; k++) {
@@ -107,18 +107,18 @@ static void printed_example(void **unused) {
         apart = fmax(apart, fabs(s[k] - printed[k]));
     }
     spec_check_true("TOT-62", apart > 0.05);
-    assert_int_equal(ota_log_ratios(s, 2, 3, z, NULL), OTA_OK);
+    assert_int_equal(ota_log_ratios(s, 2, 3, z, NULL, NULL), OTA_OK);
     const double determinant = z[0] * z[3] - z[1] * z[2];
     const double ratio = log(.345 / .310);
     spec_check("TOT-116", fabs(determinant - ratio * ratio), 1e-12);
     spec_check("TOT-116", fabs(determinant - 0.011443), 5e-7);
     spec_check_true("TOT-61", fabs(determinant - 0.040) > 0.02);
     memcpy(copy, z, sizeof copy);
-    assert_int_equal(ota_rank(copy, 2, 2, 1e-10, pivots, &rank, NULL), OTA_OK);
+    assert_int_equal(ota_rank(copy, 2, 2, 1e-10, pivots, &rank, NULL, NULL), OTA_OK);
     spec_check_true("TOT-61", rank == 2);
     spec_check("TOT-61", fabs(pivots[0] * pivots[1] - fabs(determinant)), 4.0 * DBL_EPSILON);
     /* The printed digits themselves give .0397. */
-    assert_int_equal(ota_log_ratios(printed, 2, 3, z, NULL), OTA_OK);
+    assert_int_equal(ota_log_ratios(printed, 2, 3, z, NULL, NULL), OTA_OK);
     spec_check("TOT-61", fabs(z[0] * z[3] - z[1] * z[2] - 0.0397), 5e-5);
 }
 
@@ -127,26 +127,26 @@ static void ranks_that_are_known(void **unused) {
     double pivots[3];
     int64_t rank;
     double zero[6] = {0}, one[6] = {1, 2, 3, 2, 4, 6}, two[6] = {0, 0, 1, 0, 1e-3, 0};
-    assert_int_equal(ota_rank(zero, 2, 3, 1e-10, pivots, &rank, NULL), OTA_OK);
+    assert_int_equal(ota_rank(zero, 2, 3, 1e-10, pivots, &rank, NULL, NULL), OTA_OK);
     assert_int_equal(rank, 0);
-    assert_int_equal(ota_rank(one, 3, 2, 1e-10, pivots, &rank, NULL), OTA_OK);
+    assert_int_equal(ota_rank(one, 3, 2, 1e-10, pivots, &rank, NULL, NULL), OTA_OK);
     assert_int_equal(rank, 2);
     double same[6] = {1, 2, 2, 4, 3, 6};
-    assert_int_equal(ota_rank(same, 3, 2, 1e-10, pivots, &rank, NULL), OTA_OK);
+    assert_int_equal(ota_rank(same, 3, 2, 1e-10, pivots, &rank, NULL, NULL), OTA_OK);
     assert_int_equal(rank, 1);
     double wide[6];
     memcpy(wide, two, sizeof wide);
-    assert_int_equal(ota_rank(wide, 2, 3, 1e-10, pivots, &rank, NULL), OTA_OK);
+    assert_int_equal(ota_rank(wide, 2, 3, 1e-10, pivots, &rank, NULL, NULL), OTA_OK);
     assert_int_equal(rank, 2);
     memcpy(wide, two, sizeof wide);
-    assert_int_equal(ota_rank(wide, 2, 3, 1e-2, pivots, &rank, NULL), OTA_OK);
+    assert_int_equal(ota_rank(wide, 2, 3, 1e-2, pivots, &rank, NULL, NULL), OTA_OK);
     assert_int_equal(rank, 1);
     for (int k = 0; k < 6; k++) wide[k] = 1e-20 * two[k];
-    assert_int_equal(ota_rank(wide, 2, 3, 1e-10, pivots, &rank, NULL), OTA_OK);
+    assert_int_equal(ota_rank(wide, 2, 3, 1e-10, pivots, &rank, NULL, NULL), OTA_OK);
     assert_int_equal(rank, 2);
     /* What lies behind the rows is no row. */
     double more[9] = {1, 2, 3, 2, 4, 6, 100, -7, 55};
-    assert_int_equal(ota_rank(more, 2, 3, 1e-10, pivots, &rank, NULL), OTA_OK);
+    assert_int_equal(ota_rank(more, 2, 3, 1e-10, pivots, &rank, NULL, NULL), OTA_OK);
     assert_int_equal(rank, 1);
     assert_true(more[6] == 100.0 && more[7] == -7.0 && more[8] == 55.0);
 }
@@ -159,30 +159,32 @@ static void refusals(void **unused) {
     double out[4], pivots[2];
     int64_t rank;
     ota_error error;
-    assert_int_equal(ota_compose(heavy, good, 2, 2, 2, out, &error), OTA_EINVAL);
+    assert_int_equal(ota_compose(heavy, good, 2, 2, 2, out, NULL, &error), OTA_EINVAL);
     assert_string_equal(error.field, "second");
-    assert_int_equal(ota_compose(good, negative, 2, 2, 2, out, &error), OTA_EINVAL);
+    assert_int_equal(ota_compose(good, negative, 2, 2, 2, out, NULL, &error), OTA_EINVAL);
     assert_string_equal(error.field, "first");
-    assert_int_equal(ota_compose(none, good, 2, 2, 2, out, &error), OTA_EINVAL);
-    assert_int_equal(ota_compose(good, good, 2, 0, 2, out, &error), OTA_EINVAL);
-    assert_int_equal(ota_compose(good, good, INT64_MAX / 16 + 1, 2, 2, out, &error), OTA_EOVERFLOW);
-    /* Every pair of sizes is looked at before an entry is read, and the first that fails is named. */
-    assert_int_equal(ota_compose(good, good, INT64_C(1) << 31, 1, INT64_C(1) << 31, out, &error),
+    assert_int_equal(ota_compose(none, good, 2, 2, 2, out, NULL, &error), OTA_EINVAL);
+    assert_int_equal(ota_compose(good, good, 2, 0, 2, out, NULL, &error), OTA_EINVAL);
+    assert_int_equal(ota_compose(good, good, INT64_MAX / 16 + 1, 2, 2, out, NULL, &error),
                      OTA_EOVERFLOW);
-    assert_int_equal(ota_compose(good, good, 0, 2, 2, out, &error), OTA_EINVAL);
+    /* Every pair of sizes is looked at before an entry is read, and the first that fails is named. */
+    assert_int_equal(
+        ota_compose(good, good, INT64_C(1) << 31, 1, INT64_C(1) << 31, out, NULL, &error),
+        OTA_EOVERFLOW);
+    assert_int_equal(ota_compose(good, good, 0, 2, 2, out, NULL, &error), OTA_EINVAL);
     assert_string_equal(error.field, "rows");
-    assert_int_equal(ota_compose(good, good, 2, 0, 2, out, &error), OTA_EINVAL);
+    assert_int_equal(ota_compose(good, good, 2, 0, 2, out, NULL, &error), OTA_EINVAL);
     assert_string_equal(error.field, "columns");
-    assert_int_equal(ota_log_ratios(good, 0, 2, out, &error), OTA_EINVAL);
+    assert_int_equal(ota_log_ratios(good, 0, 2, out, NULL, &error), OTA_EINVAL);
     assert_string_equal(error.field, "rows");
-    assert_int_equal(ota_log_ratios(zero, 2, 2, out, &error), OTA_EINVAL);
-    assert_int_equal(ota_log_ratios(good, 4, 1, out, &error), OTA_EINVAL);
+    assert_int_equal(ota_log_ratios(zero, 2, 2, out, NULL, &error), OTA_EINVAL);
+    assert_int_equal(ota_log_ratios(good, 4, 1, out, NULL, &error), OTA_EINVAL);
     assert_string_equal(error.field, "columns");
     double a[4] = {1, 0, 0, 1};
-    assert_int_equal(ota_rank(a, 2, 2, 1.0, pivots, &rank, &error), OTA_EINVAL);
+    assert_int_equal(ota_rank(a, 2, 2, 1.0, pivots, &rank, NULL, &error), OTA_EINVAL);
     assert_string_equal(error.field, "tolerance");
     a[1] = (double)INFINITY;
-    assert_int_equal(ota_rank(a, 2, 2, 0.0, pivots, &rank, &error), OTA_EINVAL);
+    assert_int_equal(ota_rank(a, 2, 2, 0.0, pivots, &rank, NULL, &error), OTA_EINVAL);
 }
 
 TEST_FILE(test_compose) {

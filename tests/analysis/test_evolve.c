@@ -426,7 +426,7 @@ static void positions_are_independent(void **unused) {
                                  .predictions = &predictions[way][0][0],
                                  .threads = way == 0 ? 1 : 4,
                                  .executor = way == 2 ? &executor : NULL};
-        assert_int_equal(ota_evolve(&e, NULL), OTA_OK);
+        assert_int_equal(ota_evolve(&e, NULL, NULL), OTA_OK);
     }
     spec_check_true("TOT-111",
                     memcmp(transitions[0], transitions[1], sizeof transitions[0]) == 0 &&
@@ -457,11 +457,11 @@ static void positions_are_independent(void **unused) {
                        .vocabulary = SYMBOLS,
                        .logits = logits,
                        .threads = 2};
-    assert_int_equal(ota_evolve(&e, &error), OTA_EINVAL);
+    assert_int_equal(ota_evolve(&e, NULL, &error), OTA_EINVAL);
     assert_non_null(strstr(error.message, "state 2, position 4: logits[3]"));
     /* The last state, which is read before the others, is named like them. */
     data[((STATES - 1) * POSITIONS + 2) * SYMBOLS + 5] = NAN;
-    assert_int_equal(ota_evolve(&e, &error), OTA_EINVAL);
+    assert_int_equal(ota_evolve(&e, NULL, &error), OTA_EINVAL);
     char expected[64];
     (void)snprintf(expected, sizeof expected, "state %d, position 2: logits[5]", STATES - 1);
     assert_non_null(strstr(error.message, expected));
@@ -471,14 +471,14 @@ static void positions_are_independent(void **unused) {
     for (int k = 0; k < 6; k++)
         assert_true(ota_evolve_bytes(SYMBOLS, threads[k][0]) == (size_t)threads[k][1] * each);
     const int stop = 1;
-    e.cancel = &stop;
+    const ota_analysis_options stopped = {.size = sizeof stopped, .cancel = &stop};
     /* A block without positions is none that could be stopped. */
     e.positions = 0;
-    assert_int_equal(ota_evolve(&e, &error), OTA_OK);
+    assert_int_equal(ota_evolve(&e, &stopped, &error), OTA_OK);
     e.positions = 2;
-    assert_int_equal(ota_evolve(&e, &error), OTA_CANCELLED);
+    assert_int_equal(ota_evolve(&e, &stopped, &error), OTA_CANCELLED);
     e.size = 8;
-    assert_int_equal(ota_evolve(&e, &error), OTA_EINVAL);
+    assert_int_equal(ota_evolve(&e, NULL, &error), OTA_EINVAL);
     free(data);
 }
 

@@ -19,7 +19,7 @@
 
 static ota_figure figure_of(const double *x, int64_t count, int64_t unit, int64_t seed) {
     ota_figure f;
-    assert_int_equal(ota_figure_of(x, count, unit, 0, seed, &f, NULL), OTA_OK);
+    assert_int_equal(ota_figure_of(x, count, unit, 0, seed, &f, NULL, NULL), OTA_OK);
     return f;
 }
 
@@ -37,7 +37,7 @@ static void figures_leave_out_what_is_no_number(void **unused) {
     const ota_figure none = figure_of(x + 1, 1, 1, 7), empty = figure_of(NULL, 0, 1, 7);
     assert_true(none.count == 0 && isnan(none.mean) && empty.count == 0 && isnan(empty.median));
     ota_figure f2;
-    assert_int_equal(ota_figure_of(x, 8, -1, 0, 0, &f2, NULL), OTA_EINVAL);
+    assert_int_equal(ota_figure_of(x, 8, -1, 0, 0, &f2, NULL, NULL), OTA_EINVAL);
 }
 
 /* Of n(0, 1) values, 95 % of the intervals hold the mean: 300 draws of 80, units of 4 equal neighbours. */
@@ -117,7 +117,7 @@ static void the_seed_decides_every_draw(void **unused) {
             means[draw] = sum / weight;
         }
         ota_figure f;
-        assert_int_equal(ota_figure_of(x, count, unit, resamples, seed, &f, NULL), OTA_OK);
+        assert_int_equal(ota_figure_of(x, count, unit, resamples, seed, &f, NULL, NULL), OTA_OK);
         assert_int_equal(f.count, finite);
         if (finite == 0) continue;
         spec_check("TOT-86", fabs(f.mean - mean), 1e-13);
@@ -158,7 +158,7 @@ static void trends_count_ties(void **unused) {
             groups += sizes[k] * (sizes[k] - 1.0) * (2.0 * sizes[k] + 5.0);
         const double variance = (n * (n - 1.0) * (2.0 * n + 5.0) - groups) / 18.0;
         ota_trend t;
-        assert_int_equal(ota_trend_of(x, n, &t, NULL), OTA_OK);
+        assert_int_equal(ota_trend_of(x, n, &t, NULL, NULL), OTA_OK);
         spec_check_true("TOT-91", t.score == score && t.decreases == decreases);
         if (n > 1)
             spec_check("TOT-91", fabs(t.tau * n * (n - 1) - 2.0 * score), 1e-13);
@@ -196,7 +196,7 @@ static void power_laws_are_least_squares(void **unused) {
         depths[count + 1] = 1.0, values[count + 1] = -1.0;
         depths[count + 2] = INFINITY, values[count + 2] = 1.0;
         ota_power_law law;
-        assert_int_equal(ota_power_law_of(depths, values, count + 3, &law, NULL), OTA_OK);
+        assert_int_equal(ota_power_law_of(depths, values, count + 3, &law, NULL, NULL), OTA_OK);
         const double slope = sxy / sxx, rest = syy - slope * sxy;
         assert_int_equal(law.count, count);
         spec_check("TOT-85", fabs(law.exponent - slope), 1e-12);
@@ -207,11 +207,11 @@ static void power_laws_are_least_squares(void **unused) {
     /* Constant values have a slope and nothing to explain, two pairs no error, one depth no slope. */
     const double depths[] = {1.0, 2.0, 4.0}, values[] = {3.0, 3.0, 3.0}, same[] = {2.0, 2.0, 2.0};
     ota_power_law law;
-    assert_int_equal(ota_power_law_of(depths, values, 3, &law, NULL), OTA_OK);
+    assert_int_equal(ota_power_law_of(depths, values, 3, &law, NULL, NULL), OTA_OK);
     assert_true(law.exponent == 0.0 && isnan(law.explained) && law.error == 0.0);
-    assert_int_equal(ota_power_law_of(depths, depths, 2, &law, NULL), OTA_OK);
+    assert_int_equal(ota_power_law_of(depths, depths, 2, &law, NULL, NULL), OTA_OK);
     assert_true(isnan(law.error) && law.count == 2 && fabs(law.explained - 1.0) < 1e-14);
-    assert_int_equal(ota_power_law_of(same, depths, 3, &law, NULL), OTA_OK);
+    assert_int_equal(ota_power_law_of(same, depths, 3, &law, NULL, NULL), OTA_OK);
     assert_true(isnan(law.exponent) && isnan(law.factor) && law.count == 3);
 }
 
@@ -222,14 +222,14 @@ static void bounds_count_their_violations(void **unused) {
     ota_tightness t;
     assert_int_equal(
         ota_tightness_of(&(ota_measured_changes){.l1 = l1, .steps = steps, .count = 4, .norm = 1.0},
-                         1, 0, 0, ratios, &t, NULL),
+                         1, 0, 0, ratios, &t, NULL, NULL),
         OTA_OK);
     spec_check_true("TOT-27", ratios[0] == 0.5 && isnan(ratios[1]) && ratios[3] == 1.5);
     spec_check_true("TOT-89", t.violations == 1 && t.largest == 1.5 && t.ratio.count == 3);
     assert_int_equal(ota_tightness_of(
                          &(ota_measured_changes){
                              .l1 = l1, .steps = steps, .count = 4, .norm = 1.0, .allowance = 0.6},
-                         1, 0, 0, NULL, &t, NULL),
+                         1, 0, 0, NULL, &t, NULL, NULL),
                      OTA_OK);
     spec_check_true("TOT-89", t.violations == 0);
     /* 0 allows a millionth, of the bound and on top of it. */
@@ -238,19 +238,19 @@ static void bounds_count_their_violations(void **unused) {
     assert_int_equal(
         ota_tightness_of(
             &(ota_measured_changes){.l1 = near, .steps = moves, .count = 4, .norm = 1.0}, 1, 0, 0,
-            NULL, &t, NULL),
+            NULL, &t, NULL, NULL),
         OTA_OK);
     spec_check_true("TOT-89", t.violations == 2);
     assert_int_equal(
         ota_tightness_of(
             &(ota_measured_changes){.l1 = near, .steps = moves, .count = 4, .norm = 2.0}, 1, 0, 0,
-            NULL, &t, NULL),
+            NULL, &t, NULL, NULL),
         OTA_OK);
     spec_check_true("TOT-89", t.violations == 1 && t.ratio.count == 2);
     assert_int_equal(
         ota_tightness_of(
             &(ota_measured_changes){.l1 = l1, .steps = steps, .count = 4, .norm = -1.0}, 1, 0, 0,
-            NULL, &t, NULL),
+            NULL, &t, NULL, NULL),
         OTA_EINVAL);
 }
 
@@ -267,18 +267,18 @@ static void depths_follow_the_sources(void **unused) {
     assert_int_equal(ota_depth_range(-1, 100, &first, &last), 0);
     const double depths[] = {1.0, 2.0, 4.0, 0.0}, values[] = {3.0, 6.0, 12.0, 1.0};
     ota_power_law law;
-    assert_int_equal(ota_power_law_of(depths, values, 4, &law, NULL), OTA_OK);
+    assert_int_equal(ota_power_law_of(depths, values, 4, &law, NULL, NULL), OTA_OK);
     spec_check("TOT-85", fabs(law.exponent - 1.0) + fabs(law.factor - 3.0), 1e-14);
     assert_true(law.count == 3 && fabs(law.explained - 1.0) < 1e-14 && law.error < 1e-7);
     spec_check("TOT-85", fabs(ota_scaling_exponent(12.0, 1.0, 24.0, 4.0) - 2.0), 1e-15);
     const double series[] = {1.0, 3.0, 2.0, 2.0};
     ota_trend trend;
-    assert_int_equal(ota_trend_of(series, 4, &trend, NULL), OTA_OK);
+    assert_int_equal(ota_trend_of(series, 4, &trend, NULL, NULL), OTA_OK);
     /* Pairs: 3, 2, 2 above 1; 2, 2 below 3; one tie of two: variance (4 3 13 - 2 1 9) / 18 = 23/3. */
     spec_check_true("TOT-91", trend.score == 1 && trend.decreases == 1);
     spec_check("TOT-91", fabs(trend.tau - 1.0 / 6.0) + fabs(trend.z), 1e-15);
     const double rising[] = {1.0, 2.0, 3.0, 4.0};
-    assert_int_equal(ota_trend_of(rising, 4, &trend, NULL), OTA_OK);
+    assert_int_equal(ota_trend_of(rising, 4, &trend, NULL, NULL), OTA_OK);
     spec_check("TOT-91", fabs(trend.z - 5.0 / sqrt(26.0 / 3.0)), 1e-15);
 }
 
@@ -288,7 +288,8 @@ static void patterns_by_hand(void **unused) {
     const double p[] = {1.0, 0.0, 0.0, 0.5, 0.5, 0.0, 0.0, 0.25, 0.25, 0.0, 0.0, 0.0};
     double mass[3];
     ota_pattern x;
-    assert_int_equal(ota_pattern_of(p, OTA_F64, 4, 3, 0.0, mass, &x, NULL), OTA_OK);
+    assert_int_equal(ota_pattern_of(&(ota_matrix){p, OTA_F64, 4, 3}, 0.0, mass, &x, NULL, NULL),
+                     OTA_OK);
     assert_true(mass[0] == 1.5 && mass[1] == 0.75 && mass[2] == 0.25 && x.rows == 3);
     assert_true(x.first_key_mass == 0.5 && x.sink_rate == 1.0 && x.receiver == 0);
     spec_check("CETA-19", fabs(x.receiver_max - 1.5), 1e-15);
@@ -296,19 +297,24 @@ static void patterns_by_hand(void **unused) {
     spec_check("", fabs(x.gini - 5.0 / 15.0), 1e-15);
     assert_true(fabs(x.row_entropy - 2.0 * log(2.0) / 3.0) < 1e-15);
     assert_true(fabs(x.max_weight - 1.75 / 3.0) < 1e-15 && fabs(x.support - 5.0 / 3.0) < 1e-15);
-    assert_int_equal(ota_pattern_of(p, OTA_F64, 4, 3, 0.5, NULL, &x, NULL), OTA_OK);
+    assert_int_equal(ota_pattern_of(&(ota_matrix){p, OTA_F64, 4, 3}, 0.5, NULL, &x, NULL, NULL),
+                     OTA_OK);
     assert_true(x.sink_rate == 0.0);
     float single[12];
     for (int k = 0; k < 12; k++) single[k] = (float)p[k];
     ota_pattern y;
-    assert_int_equal(ota_pattern_of(single, OTA_F32, 4, 3, 0.5, NULL, &y, NULL), OTA_OK);
+    assert_int_equal(
+        ota_pattern_of(&(ota_matrix){single, OTA_F32, 4, 3}, 0.5, NULL, &y, NULL, NULL), OTA_OK);
     assert_memory_equal(&x, &y, sizeof x);
     single[7] = NAN;
     ota_error error;
-    assert_int_equal(ota_pattern_of(single, OTA_F32, 4, 3, 0.5, NULL, &y, &error), OTA_EINVAL);
+    assert_int_equal(
+        ota_pattern_of(&(ota_matrix){single, OTA_F32, 4, 3}, 0.5, NULL, &y, NULL, &error),
+        OTA_EINVAL);
     assert_non_null(strstr(error.message, "weights[2, 1]"));
     const double nothing[2] = {0.0, 0.0};
-    assert_int_equal(ota_pattern_of(nothing, OTA_F64, 1, 2, 0.0, NULL, &x, NULL), OTA_OK);
+    assert_int_equal(
+        ota_pattern_of(&(ota_matrix){nothing, OTA_F64, 1, 2}, 0.0, NULL, &x, NULL, NULL), OTA_OK);
     assert_true(x.rows == 0 && isnan(x.gini) && isnan(x.first_key_mass));
 }
 
@@ -344,7 +350,8 @@ static void patterns_equal_loops(void **unused) {
             entropy -= logs;
         }
         ota_pattern x;
-        assert_int_equal(ota_pattern_of(p, OTA_F32, n, m, 0.25, got, &x, NULL), OTA_OK);
+        assert_int_equal(ota_pattern_of(&(ota_matrix){p, OTA_F32, n, m}, 0.25, got, &x, NULL, NULL),
+                         OTA_OK);
         assert_int_equal(x.rows, rows);
         if (rows == 0) continue;
         double total = 0.0, differences = 0.0;
@@ -371,22 +378,30 @@ static void sinks_are_above_the_threshold(void **unused) {
     (void)unused;
     const double p[] = {0.5, 0.5}, below[] = {0.29, 0.71}, above[] = {0.31, 0.69};
     ota_pattern x;
-    assert_int_equal(ota_pattern_of(p, OTA_F64, 1, 2, 0.5, NULL, &x, NULL), OTA_OK);
+    assert_int_equal(ota_pattern_of(&(ota_matrix){p, OTA_F64, 1, 2}, 0.5, NULL, &x, NULL, NULL),
+                     OTA_OK);
     assert_true(x.sink_rate == 0.0);
-    assert_int_equal(ota_pattern_of(p, OTA_F64, 1, 2, 0.499, NULL, &x, NULL), OTA_OK);
+    assert_int_equal(ota_pattern_of(&(ota_matrix){p, OTA_F64, 1, 2}, 0.499, NULL, &x, NULL, NULL),
+                     OTA_OK);
     assert_true(x.sink_rate == 1.0);
-    assert_int_equal(ota_pattern_of(below, OTA_F64, 1, 2, 0.0, NULL, &x, NULL), OTA_OK);
+    assert_int_equal(ota_pattern_of(&(ota_matrix){below, OTA_F64, 1, 2}, 0.0, NULL, &x, NULL, NULL),
+                     OTA_OK);
     assert_true(x.sink_rate == 0.0);
-    assert_int_equal(ota_pattern_of(above, OTA_F64, 1, 2, 0.0, NULL, &x, NULL), OTA_OK);
+    assert_int_equal(ota_pattern_of(&(ota_matrix){above, OTA_F64, 1, 2}, 0.0, NULL, &x, NULL, NULL),
+                     OTA_OK);
     assert_true(x.sink_rate == 1.0);
     ota_error error;
-    assert_int_equal(ota_pattern_of(p, OTA_F64, 0, 2, 0.5, NULL, &x, &error), OTA_EINVAL);
+    assert_int_equal(ota_pattern_of(&(ota_matrix){p, OTA_F64, 0, 2}, 0.5, NULL, &x, NULL, &error),
+                     OTA_EINVAL);
     assert_string_equal(error.field, "queries");
-    assert_int_equal(ota_pattern_of(p, OTA_F64, 1, 0, 0.5, NULL, &x, &error), OTA_EINVAL);
+    assert_int_equal(ota_pattern_of(&(ota_matrix){p, OTA_F64, 1, 0}, 0.5, NULL, &x, NULL, &error),
+                     OTA_EINVAL);
     assert_string_equal(error.field, "keys");
-    assert_int_equal(ota_pattern_of(p, OTA_BF16, 1, 2, 0.5, NULL, &x, &error), OTA_EINVAL);
+    assert_int_equal(ota_pattern_of(&(ota_matrix){p, OTA_BF16, 1, 2}, 0.5, NULL, &x, NULL, &error),
+                     OTA_EINVAL);
     assert_string_equal(error.field, "type");
-    assert_int_equal(ota_pattern_of(p, OTA_F64, 1, 2, NAN, NULL, &x, &error), OTA_EINVAL);
+    assert_int_equal(ota_pattern_of(&(ota_matrix){p, OTA_F64, 1, 2}, NAN, NULL, &x, NULL, &error),
+                     OTA_EINVAL);
     assert_string_equal(error.field, "threshold");
 }
 
@@ -396,14 +411,16 @@ static void clouds_by_hand(void **unused) {
     const double h[] = {3.0, 0.0, 1.0, 1.7320508075688772, 0.0, 0.0};
     double norms[3];
     ota_state_cloud c;
-    assert_int_equal(ota_state_cloud_of(h, OTA_F64, 3, 2, 1, norms, &c, NULL), OTA_OK);
+    assert_int_equal(ota_state_cloud_of(&(ota_matrix){h, OTA_F64, 3, 2}, 1, norms, &c, NULL, NULL),
+                     OTA_OK);
     assert_true(norms[0] == 3.0 && fabs(norms[1] - 2.0) < 1e-15 && norms[2] == 0.0);
     assert_true(fabs(c.mean_norm - 5.0 / 3.0) < 1e-15 && fabs(c.mean_cosine - 0.5) < 1e-15);
     /* G = h h^T: trace 13, squares 81 + 16 + 2 9. */
     assert_true(fabs(c.participation - 169.0 / 115.0) < 1e-14);
     float wide[20] = {0.0F};
     for (int k = 0; k < 20; k++) wide[k] = 1.0F;
-    assert_int_equal(ota_state_cloud_of(wide, OTA_F32, 2, 10, 1, NULL, &c, NULL), OTA_OK);
+    assert_int_equal(
+        ota_state_cloud_of(&(ota_matrix){wide, OTA_F32, 2, 10}, 1, NULL, &c, NULL, NULL), OTA_OK);
     assert_true(fabs(c.participation - 1.0) < 1e-14 && fabs(c.mean_cosine - 1.0) < 1e-14);
 }
 
@@ -442,9 +459,10 @@ static void clouds_equal_loops(void **unused) {
         }
         for (int k = 0; k < n * width; k++) h[k] *= size;
         ota_state_cloud c;
-        assert_int_equal(size == 1.0
-                             ? ota_state_cloud_of(single, OTA_F32, n, width, 1, norms, &c, NULL)
-                             : ota_state_cloud_of(h, OTA_F64, n, width, 1, norms, &c, NULL),
+        assert_int_equal(size == 1.0 ? ota_state_cloud_of(&(ota_matrix){single, OTA_F32, n, width},
+                                                          1, norms, &c, NULL, NULL)
+                                     : ota_state_cloud_of(&(ota_matrix){h, OTA_F64, n, width}, 1,
+                                                          norms, &c, NULL, NULL),
                          OTA_OK);
         assert_true(fabs(c.mean_norm / size - length / n) <= 1e-13 * length);
         double sum = 0.0;
@@ -458,20 +476,26 @@ static void clouds_equal_loops(void **unused) {
             assert_true(fabs(c.participation * squares / (trace * trace) - 1.0) < 1e-12);
         else
             assert_true(isnan(c.participation));
-        assert_int_equal(ota_state_cloud_of(single, OTA_F32, n, width, 0, NULL, &c, NULL), OTA_OK);
+        assert_int_equal(
+            ota_state_cloud_of(&(ota_matrix){single, OTA_F32, n, width}, 0, NULL, &c, NULL, NULL),
+            OTA_OK);
         assert_true(isnan(c.participation));
     }
     const double h[2] = {1.0, NAN};
     ota_state_cloud c;
     ota_error error;
-    assert_int_equal(ota_state_cloud_of(h, OTA_F64, 1, 2, 1, NULL, &c, &error), OTA_EINVAL);
+    assert_int_equal(ota_state_cloud_of(&(ota_matrix){h, OTA_F64, 1, 2}, 1, NULL, &c, NULL, &error),
+                     OTA_EINVAL);
     assert_string_equal(error.field, "states");
-    assert_int_equal(ota_state_cloud_of(h, OTA_F64, 0, 2, 1, NULL, &c, &error), OTA_EINVAL);
+    assert_int_equal(ota_state_cloud_of(&(ota_matrix){h, OTA_F64, 0, 2}, 1, NULL, &c, NULL, &error),
+                     OTA_EINVAL);
     assert_string_equal(error.field, "tokens");
-    assert_int_equal(ota_state_cloud_of(h, OTA_F64, 1, 0, 1, NULL, &c, &error), OTA_EINVAL);
+    assert_int_equal(ota_state_cloud_of(&(ota_matrix){h, OTA_F64, 1, 0}, 1, NULL, &c, NULL, &error),
+                     OTA_EINVAL);
     assert_string_equal(error.field, "width");
-    assert_int_equal(ota_state_cloud_of(h, OTA_F64, INT64_MAX / 2, 3, 1, NULL, &c, &error),
-                     OTA_EOVERFLOW);
+    assert_int_equal(
+        ota_state_cloud_of(&(ota_matrix){h, OTA_F64, INT64_MAX / 2, 3}, 1, NULL, &c, NULL, &error),
+        OTA_EOVERFLOW);
 }
 
 static void events_by_hand(void **unused) {
@@ -480,7 +504,7 @@ static void events_by_hand(void **unused) {
     const uint8_t events[] = {0, 1, 0, 1, 1, 0, 1, 0, 0, 0, 1, 0, 1, 1, 0};
     int64_t by_layer[5], lengths[6];
     ota_event_summary s;
-    assert_int_equal(ota_events_of(events, 5, 3, by_layer, lengths, &s, NULL), OTA_OK);
+    assert_int_equal(ota_events_of(events, 5, 3, by_layer, lengths, &s, NULL, NULL), OTA_OK);
     static const int64_t layers[] = {1, 2, 1, 1, 2}, runs[] = {0, 1, 3, 0, 0, 0};
     assert_memory_equal(by_layer, layers, sizeof layers);
     assert_memory_equal(lengths, runs, sizeof runs);
@@ -492,9 +516,9 @@ static void events_by_hand(void **unused) {
                1e-15);
     const uint8_t a[] = {1, 1, 0, 0, 1}, b[] = {1, 0, 0, 0, 1};
     double phi;
-    assert_int_equal(ota_phi_of(a, b, 5, &phi, NULL), OTA_OK);
+    assert_int_equal(ota_phi_of(a, b, 5, &phi, NULL, NULL), OTA_OK);
     spec_check("TOT-87", fabs(phi - 4.0 / 6.0), 1e-15);
-    assert_int_equal(ota_events_of(events, 0, 3, NULL, NULL, &s, NULL), OTA_EINVAL);
+    assert_int_equal(ota_events_of(events, 0, 3, NULL, NULL, &s, NULL, NULL), OTA_EINVAL);
 }
 
 static void tokens_have_classes(void **unused) {

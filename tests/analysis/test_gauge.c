@@ -56,7 +56,7 @@ static ota_status align_rule(aligned *x, ota_gauge_rule rule, int64_t passes) {
     const ota_gauge_options options = {.size = sizeof options, .rule = rule, .max_passes = passes};
     const ota_gauge_arrays arrays = {x->k, x->v, x->row_residual, x->cycle_rows, x->cycle_columns};
     return ota_gauge(&(ota_gauge_matrix){.a = x->a, .type = OTA_F64, .rows = x->n, .columns = x->m},
-                     &options, &arrays, &x->result, NULL);
+                     &options, &arrays, &x->result, NULL, NULL);
 }
 
 static double align(aligned *x) {
@@ -120,8 +120,8 @@ static double four_cycle(const aligned *x) {
     double bound;
     assert_int_equal(
         ota_gauge_four_cycle(
-            &(ota_gauge_matrix){.a = x->a, .type = OTA_F64, .rows = x->n, .columns = x->m}, NULL,
-            &bound, NULL),
+            &(ota_gauge_matrix){.a = x->a, .type = OTA_F64, .rows = x->n, .columns = x->m}, &bound,
+            NULL, NULL),
         OTA_OK);
     return bound;
 }
@@ -263,12 +263,12 @@ static void types_and_differences(void **unused) {
         assert_int_equal(
             ota_gauge(
                 &(ota_gauge_matrix){.a = a, .b = b, .type = OTA_F32, .rows = x.n, .columns = x.m},
-                NULL, NULL, &f32, NULL),
+                NULL, NULL, &f32, NULL, NULL),
             OTA_OK);
         assert_int_equal(ota_gauge(
                              &(ota_gauge_matrix){
                                  .a = x.a, .b = b64, .type = OTA_F64, .rows = x.n, .columns = x.m},
-                             NULL, NULL, &f64, NULL),
+                             NULL, NULL, &f64, NULL, NULL),
                          OTA_OK);
         for (int k = 0; k < count; k++) x.a[k] -= b64[k];
         const double r = align(&x), scale = largest(x.a, count);
@@ -277,7 +277,7 @@ static void types_and_differences(void **unused) {
         assert_int_equal(
             ota_gauge_rest(
                 &(ota_gauge_matrix){.a = a, .b = b, .type = OTA_F32, .rows = x.n, .columns = x.m},
-                x.k, x.v, rest, NULL),
+                x.k, x.v, rest, NULL, NULL),
             OTA_OK);
         for (int i = 0; i < x.n; i++) {
             for (int j = 0; j < x.m; j++) {
@@ -442,7 +442,7 @@ static void common_moves_predict_positions(void **unused) {
                                                                 .moves = moves,
                                                                 .row_shift = k,
                                                                 .column_shift = v},
-                                             distance, bound, NULL),
+                                             distance, bound, NULL, NULL),
                          OTA_OK);
         for (int i = 0; i < ROWS; i++) {
             double p[COLUMNS], q[COLUMNS], z[COLUMNS], plain = 0.0;
@@ -484,7 +484,7 @@ static void a_vocabulary_of_logits(void **unused) {
     ota_gauge_result result;
     assert_int_equal(
         ota_gauge(&(ota_gauge_matrix){.a = a, .type = OTA_F32, .rows = n, .columns = m}, NULL, NULL,
-                  &result, NULL),
+                  &result, NULL, NULL),
         OTA_OK);
     spec_check("TOT-38", result.residual - result.residual_lower, 1e-12 * result.residual);
     /* Over all parts that were gathered. */
@@ -518,15 +518,15 @@ static void cancelled_keeps_its_bounds(void **unused) {
         int stopped = 0;
         for (int at = -1; at < 60; at++) {
             watch w = {.cancel_at = at, .cancel = at < 0};
-            const ota_gauge_options options = {.size = sizeof options,
-                                               .rule = rule,
-                                               .cancel = &w.cancel,
-                                               .progress = stop_there,
-                                               .progress_user = &w};
+            const ota_gauge_options how = {.size = sizeof how, .rule = rule};
+            const ota_analysis_options options = {.size = sizeof options,
+                                                  .cancel = &w.cancel,
+                                                  .progress = stop_there,
+                                                  .progress_user = &w};
             ota_error error;
             const ota_status status = ota_gauge(
-                &(ota_gauge_matrix){.a = x.a, .type = OTA_F64, .rows = x.n, .columns = x.m},
-                &options, &arrays, &x.result, &error);
+                &(ota_gauge_matrix){.a = x.a, .type = OTA_F64, .rows = x.n, .columns = x.m}, &how,
+                &arrays, &x.result, &options, &error);
             if (status == OTA_CANCELLED) {
                 assert_string_equal(error.field, "cancel");
                 assert_int_equal(w.calls, at < 0 ? 0 : at);
@@ -550,7 +550,7 @@ static void cancelled_keeps_its_bounds(void **unused) {
     ota_error error;
     assert_int_equal(
         ota_gauge(&(ota_gauge_matrix){.a = x.a, .type = OTA_F64, .rows = x.n, .columns = x.m}, &one,
-                  NULL, &x.result, &error),
+                  NULL, &x.result, NULL, &error),
         OTA_NOT_CONVERGED);
     assert_true(x.result.residual_lower <= r && r <= x.result.residual);
     assert_string_equal(error.field, "max_passes");
@@ -612,10 +612,9 @@ static void zeros_are_aligned(void **unused) {
     static const double a[SMALL_ROWS * SMALL_COLUMNS];
     for (int rule = 0; rule <= OTA_GAUGE_FAST; rule++) {
         int64_t rounds = 0;
-        const ota_gauge_options options = {.size = sizeof options,
-                                           .rule = (ota_gauge_rule)rule,
-                                           .progress = nothing_is_open,
-                                           .progress_user = &rounds};
+        const ota_gauge_options how = {.size = sizeof how, .rule = (ota_gauge_rule)rule};
+        const ota_analysis_options options = {
+            .size = sizeof options, .progress = nothing_is_open, .progress_user = &rounds};
         double k[SMALL_ROWS], v[SMALL_COLUMNS], bound;
         const ota_gauge_arrays arrays = {.row_shift = k, .column_shift = v};
         ota_gauge_result r;
@@ -623,7 +622,7 @@ static void zeros_are_aligned(void **unused) {
                                                        .type = OTA_F64,
                                                        .rows = SMALL_ROWS,
                                                        .columns = SMALL_COLUMNS},
-                                   &options, &arrays, &r, NULL),
+                                   &how, &arrays, &r, &options, NULL),
                          OTA_OK);
         assert_true(r.residual == 0.0 && r.residual_lower == 0.0 && r.rms == 0.0);
         for (int i = 0; i < SMALL_ROWS; i++) assert_true(k[i] == 0.0);
@@ -634,7 +633,7 @@ static void zeros_are_aligned(void **unused) {
                                                                   .type = OTA_F64,
                                                                   .rows = SMALL_ROWS,
                                                                   .columns = SMALL_COLUMNS},
-                                              &options, &bound, NULL),
+                                              &bound, &options, NULL),
                          OTA_OK);
         assert_true(bound == 0.0 && rounds == SMALL_ROWS);
     }
@@ -647,69 +646,69 @@ static void refusals(void **unused) {
     ota_error error;
     ota_gauge_options options = {.size = sizeof options};
     assert_int_equal(ota_gauge(&(ota_gauge_matrix){.a = a, .b = b, .type = OTA_F64, .columns = 2},
-                               NULL, NULL, &result, &error),
+                               NULL, NULL, &result, NULL, &error),
                      OTA_EINVAL);
     assert_string_equal(error.field, "rows");
     assert_int_equal(
         ota_gauge(&(ota_gauge_matrix){.a = a, .b = b, .type = OTA_F64, .rows = 2, .columns = -1},
-                  NULL, NULL, &result, &error),
+                  NULL, NULL, &result, NULL, &error),
         OTA_EINVAL);
     assert_string_equal(error.field, "columns");
     assert_int_equal(
         ota_gauge(&(ota_gauge_matrix){.a = a, .b = b, .type = OTA_BF16, .rows = 2, .columns = 2},
-                  NULL, NULL, &result, &error),
+                  NULL, NULL, &result, NULL, &error),
         OTA_EINVAL);
     assert_string_equal(error.field, "type");
     assert_int_equal(
         ota_gauge(&(ota_gauge_matrix){.b = b, .type = OTA_F64, .rows = 2, .columns = 2}, NULL, NULL,
-                  &result, &error),
+                  &result, NULL, &error),
         OTA_EINVAL);
     assert_int_equal(
         ota_gauge(
             &(ota_gauge_matrix){
                 .a = a, .b = b, .type = OTA_F64, .rows = INT64_MAX / 256 + 1, .columns = 4},
-            NULL, NULL, &result, &error),
+            NULL, NULL, &result, NULL, &error),
         OTA_EOVERFLOW);
     options.size = 1;
     assert_int_equal(
         ota_gauge(&(ota_gauge_matrix){.a = a, .b = b, .type = OTA_F64, .rows = 2, .columns = 2},
-                  &options, NULL, &result, &error),
+                  &options, NULL, &result, NULL, &error),
         OTA_EINVAL);
     options = (ota_gauge_options){.size = sizeof options, .tolerance = (double)NAN};
     assert_int_equal(
         ota_gauge(&(ota_gauge_matrix){.a = a, .b = b, .type = OTA_F64, .rows = 2, .columns = 2},
-                  &options, NULL, &result, &error),
+                  &options, NULL, &result, NULL, &error),
         OTA_EINVAL);
     assert_string_equal(error.field, "tolerance");
     options = (ota_gauge_options){.size = sizeof options, .max_passes = -1};
     assert_int_equal(
         ota_gauge(&(ota_gauge_matrix){.a = a, .b = b, .type = OTA_F64, .rows = 2, .columns = 2},
-                  &options, NULL, &result, &error),
+                  &options, NULL, &result, NULL, &error),
         OTA_EINVAL);
     options = (ota_gauge_options){.size = sizeof options, .rule = (ota_gauge_rule)9};
     assert_int_equal(
         ota_gauge(&(ota_gauge_matrix){.a = a, .b = b, .type = OTA_F64, .rows = 2, .columns = 2},
-                  &options, NULL, &result, &error),
+                  &options, NULL, &result, NULL, &error),
         OTA_EINVAL);
     const double bad[] = {(double)NAN, (double)INFINITY, 1e301};
     for (int k = 0; k < 3; k++) {
         a[2] = bad[k];
         assert_int_equal(
             ota_gauge(&(ota_gauge_matrix){.a = a, .type = OTA_F64, .rows = 2, .columns = 2}, NULL,
-                      NULL, &result, &error),
+                      NULL, &result, NULL, &error),
             OTA_EINVAL);
         assert_non_null(strstr(error.message, "(1, 0)"));
         assert_int_equal(
             ota_gauge_four_cycle(
-                &(ota_gauge_matrix){.a = a, .b = b, .type = OTA_F64, .rows = 2, .columns = 2}, NULL,
-                &bound, &error),
+                &(ota_gauge_matrix){.a = a, .b = b, .type = OTA_F64, .rows = 2, .columns = 2},
+                &bound, NULL, &error),
             OTA_EINVAL);
     }
     /* Each finite, the difference not. */
     a[2] = 1.7e308, b[2] = -1.7e308;
     assert_int_equal(
         ota_gauge(&(ota_gauge_matrix){.a = a, .b = b, .type = OTA_F64, .rows = 2, .columns = 2},
-                  NULL, NULL, &result, NULL),
+                  NULL, NULL, &result, NULL, NULL),
         OTA_EINVAL);
     const double z[2] = {0, 0}, shift[2] = {0, (double)NAN};
     double distance[2], limit[2];
@@ -717,7 +716,7 @@ static void refusals(void **unused) {
         ota_gauge_coherence(
             &(ota_gauge_chain){
                 .rows = 1, .columns = 2, .start = z, .moves = z, .row_shift = z, .column_shift = z},
-            distance, limit, &error),
+            distance, limit, NULL, &error),
         OTA_EINVAL);
     assert_string_equal(error.field, "layers");
     assert_int_equal(ota_gauge_coherence(&(ota_gauge_chain){.layers = INT64_MAX / 16 + 1,
@@ -727,7 +726,7 @@ static void refusals(void **unused) {
                                                             .moves = z,
                                                             .row_shift = z,
                                                             .column_shift = z},
-                                         distance, limit, &error),
+                                         distance, limit, NULL, &error),
                      OTA_EOVERFLOW);
     assert_string_equal(error.field, "layers");
     const double *const arrays[3][3] = {{shift, z, z}, {z, shift, z}, {z, z, shift}};
@@ -740,7 +739,7 @@ static void refusals(void **unused) {
                                                                 .moves = arrays[k][1],
                                                                 .row_shift = arrays[k][2],
                                                                 .column_shift = z},
-                                             distance, limit, &error),
+                                             distance, limit, NULL, &error),
                          OTA_EINVAL);
         assert_string_equal(error.field, fields[k]);
     }
@@ -751,7 +750,7 @@ static void refusals(void **unused) {
                                                             .moves = z,
                                                             .row_shift = z,
                                                             .column_shift = shift},
-                                         distance, limit, &error),
+                                         distance, limit, NULL, &error),
                      OTA_EINVAL);
     assert_string_equal(error.field, "column_shift");
     /* The last entry of each array counts as the first one does. */
@@ -774,7 +773,7 @@ static void refusals(void **unused) {
                                                                 .moves = x[1],
                                                                 .row_shift = x[2],
                                                                 .column_shift = x[3]},
-                                             far, most, &error),
+                                             far, most, NULL, &error),
                          OTA_OK);
         x[k][ends[k].place - 1] = (double)NAN;
         assert_int_equal(ota_gauge_coherence(&(ota_gauge_chain){.layers = LAYERS,
@@ -784,7 +783,7 @@ static void refusals(void **unused) {
                                                                 .moves = x[1],
                                                                 .row_shift = x[2],
                                                                 .column_shift = x[3]},
-                                             far, most, &error),
+                                             far, most, NULL, &error),
                          OTA_EINVAL);
         assert_string_equal(error.field, ends[k].field);
     }

@@ -27,11 +27,11 @@ typedef struct aligned {
 
 static ota_status align(const void *a, const void *b, ota_type type, int n, int m, int64_t passes,
                         const int *cancel, aligned *x) {
-    const ota_gauge_options options = {
-        .size = sizeof options, .max_passes = passes, .cancel = cancel};
+    const ota_gauge_options how = {.size = sizeof how, .max_passes = passes};
+    const ota_analysis_options options = {.size = sizeof options, .cancel = cancel};
     const ota_gauge_arrays arrays = {x->k, x->v, x->row_residual, x->cycle_rows, x->cycle_columns};
     return ota_gauge(&(ota_gauge_matrix){.a = a, .b = b, .type = type, .rows = n, .columns = m},
-                     &options, &arrays, &x->result, NULL);
+                     &how, &arrays, &x->result, &options, NULL);
 }
 
 /* Multiples of 2^-10, so that f32 and shifts by whole numbers lose nothing. */
@@ -153,13 +153,13 @@ static void columns_join_in_rounds(void **unused) {
     for (int k = 0; k < N * MANY; k++) a[k] = normal(&state);
     for (int few = 0; few < 2; few++) {
         told seen = {.rounds = 0};
-        const ota_gauge_options options = {
+        const ota_analysis_options options = {
             .size = sizeof options, .progress = note, .progress_user = &seen};
         ota_gauge_result result;
         assert_int_equal(ota_gauge(
                              &(ota_gauge_matrix){
                                  .a = a, .type = OTA_F64, .rows = N, .columns = few ? FEW : MANY},
-                             &options, NULL, &result, NULL),
+                             NULL, NULL, &result, &options, NULL),
                          OTA_OK);
         assert_true(seen.closed && seen.rounds >= result.passes);
         assert_true(seen.opened_again == !few);
@@ -182,7 +182,7 @@ static void many_rows_take_the_whole_matrix(void **unused) {
     const ota_gauge_options options = {.size = sizeof options, .max_passes = 60};
     assert_int_equal(
         ota_gauge(&(ota_gauge_matrix){.a = a, .type = OTA_F32, .rows = N, .columns = M}, &options,
-                  NULL, &x.result, NULL),
+                  NULL, &x.result, NULL, NULL),
         OTA_OK);
     spec_check("TOT-38", x.result.residual - x.result.residual_lower, 256.0 * DBL_EPSILON * scale);
     free(a);

@@ -37,7 +37,7 @@ static row random_row(uint64_t *state) {
 
 static double potential(const double *s, int size, double temperature) {
     double value = (double)NAN;
-    assert_int_equal(ota_softmax_potential(s, size, temperature, &value, NULL, NULL), OTA_OK);
+    assert_int_equal(ota_softmax_potential(s, size, temperature, &value, NULL, NULL, NULL), OTA_OK);
     return value;
 }
 
@@ -50,17 +50,17 @@ static void potential_and_its_gradient(void **unused) {
         double phi, weights[MOST], jacobian[MOST * MOST];
         long double total = 0.0L;
         for (int j = 0; j < r.size; j++) total += expl((long double)r.s[j] / r.temperature);
-        ota_softmax_potential(r.s, r.size, r.temperature, &phi, weights, NULL);
+        ota_softmax_potential(r.s, r.size, r.temperature, &phi, weights, NULL, NULL);
         spec_check("LIT-23", fabs(phi - (double)(r.temperature * logl(total))), 1e-14);
-        ota_softmax_jacobian(r.p, r.size, r.temperature, jacobian, NULL);
+        ota_softmax_jacobian(r.p, r.size, r.temperature, jacobian, NULL, NULL);
         for (int j = 0; j < r.size; j++) {
             spec_check("LIT-23", fabs(weights[j] - r.p[j]), 4.0 * u64);
             const double h = 1e-6 * fmax(1.0, r.temperature), kept = r.s[j];
             double up[MOST], down[MOST], high, low;
             r.s[j] = kept + h;
-            ota_softmax_potential(r.s, r.size, r.temperature, &high, up, NULL);
+            ota_softmax_potential(r.s, r.size, r.temperature, &high, up, NULL, NULL);
             r.s[j] = kept - h;
-            ota_softmax_potential(r.s, r.size, r.temperature, &low, down, NULL);
+            ota_softmax_potential(r.s, r.size, r.temperature, &low, down, NULL, NULL);
             r.s[j] = kept;
             worst_gradient = fmax(worst_gradient, fabs((high - low) / (2.0 * h) - r.p[j]));
             for (int k = 0; k < r.size; k++) {
@@ -86,8 +86,8 @@ static void hessian_of_the_potential_is_the_scaled_fisher_matrix(void **unused) 
         row r = random_row(&state);
         double fisher[MOST * MOST], jacobian[MOST * MOST];
         int64_t rank;
-        ota_fisher_matrix(r.p, r.size, r.temperature, fisher, &rank, NULL);
-        ota_softmax_jacobian(r.p, r.size, r.temperature, jacobian, NULL);
+        ota_fisher_matrix(r.p, r.size, r.temperature, fisher, &rank, NULL, NULL);
+        ota_softmax_jacobian(r.p, r.size, r.temperature, jacobian, NULL, NULL);
         const double h = 1e-4;
         for (int j = 0; j < r.size; j++) {
             for (int k = 0; k < r.size; k++) {
@@ -120,10 +120,10 @@ static void fisher_is_the_expectation_of_score_products(void **unused) {
         const double t = r.temperature;
         double fisher[MOST * MOST], x[MOST], product[MOST];
         int64_t rank;
-        ota_fisher_matrix(r.p, r.size, t, fisher, &rank, NULL);
+        ota_fisher_matrix(r.p, r.size, t, fisher, &rank, NULL, NULL);
         spec_check("LIT-27", fabs((double)(rank - (r.size - 1))), 0.0);
         for (int j = 0; j < r.size; j++) x[j] = normal(&state);
-        ota_fisher_product(r.p, x, r.size, t, product, NULL);
+        ota_fisher_product(r.p, x, r.size, t, product, NULL, NULL);
         double kernel = 0.0, form = 0.0, entry = 0.0, dense_error = 0.0;
         for (int j = 0; j < r.size; j++) {
             double sum = 0.0, dense = 0.0;
@@ -148,7 +148,7 @@ static void fisher_is_the_expectation_of_score_products(void **unused) {
     }
     const double corner[4] = {0.5, 0.0, 0.5, 0.0};
     int64_t rank;
-    ota_fisher_matrix(corner, 4, 1.0, NULL, &rank, NULL);
+    ota_fisher_matrix(corner, 4, 1.0, NULL, &rank, NULL, NULL);
     spec_check("LIT-27", fabs((double)(rank - 1)), 0.0);
 }
 
@@ -163,8 +163,8 @@ static void gradient_is_the_advantage(void **unused) {
         for (int j = 0; j < r.size; j++) c[j] = normal(&state);
         for (int j = 0; j < r.size; j++) dot += c[j] * r.p[j];
         for (int j = 0; j < r.size; j++) r.u[j] = -dot * c[j];
-        ota_advantage(r.p, r.u, r.size, r.temperature, advantage, gradient, NULL);
-        ota_fisher_product(r.p, r.u, r.size, r.temperature, product, NULL);
+        ota_advantage(r.p, r.u, r.size, r.temperature, advantage, gradient, NULL, NULL);
+        ota_fisher_product(r.p, r.u, r.size, r.temperature, product, NULL, NULL);
         double balance = 0.0;
         for (int j = 0; j < r.size; j++) {
             double value[2];
@@ -191,7 +191,7 @@ static void gradient_is_the_advantage(void **unused) {
     /* A common shift of the utilities changes nothing, and saturation keeps small advantages. */
     const double p[3] = {1.0, 1e-30, 2e-30}, u[3] = {7.0, 8.0, 5.0};
     double advantage[3];
-    ota_advantage(p, u, 3, 1.0, advantage, NULL, NULL);
+    ota_advantage(p, u, 3, 1.0, advantage, NULL, NULL, NULL);
     spec_check("LIT-19", fabs(advantage[0] / 3e-30 - 1.0), 4.0 * u64);
 }
 
@@ -208,9 +208,9 @@ static void natural_gradient_is_the_pseudo_inverse(void **unused) {
             r.p[1] = 0.0;
         }
         double step[MOST], gradient[MOST], product[MOST], sum = 0.0;
-        ota_natural_gradient(r.p, r.u, r.size, t, step, NULL);
-        ota_advantage(r.p, r.u, r.size, t, NULL, gradient, NULL);
-        ota_fisher_product(r.p, step, r.size, t, product, NULL);
+        ota_natural_gradient(r.p, r.u, r.size, t, step, NULL, NULL);
+        ota_advantage(r.p, r.u, r.size, t, NULL, gradient, NULL, NULL);
+        ota_fisher_product(r.p, step, r.size, t, product, NULL, NULL);
         for (int j = 0; j < r.size; j++) {
             spec_check("LIT-29", fabs(product[j] + gradient[j]) * t, 1e-14);
             if (r.p[j] == 0.0) assert_true(step[j] == 0.0);
@@ -230,7 +230,7 @@ static void natural_gradient_is_the_pseudo_inverse(void **unused) {
     }
     const double saturated[3] = {1.0, 1e-300, 0x1p-1070}, u[3] = {1.0, 2.0, 6.0};
     double step[3];
-    ota_natural_gradient(saturated, u, 3, 2.0, step, NULL);
+    ota_natural_gradient(saturated, u, 3, 2.0, step, NULL, NULL);
     spec_check("LIT-29", fabs(step[0] + 4.0) + fabs(step[1] + 2.0) + fabs(step[2] - 6.0), 1e-14);
 }
 
@@ -269,14 +269,14 @@ static void printed_inverse_fails(void **unused) {
     for (int draw = 0; draw < 20; draw++) {
         row r = random_row(&state);
         double fisher[MOST * MOST];
-        ota_fisher_matrix(r.p, r.size, r.temperature, fisher, NULL, NULL);
+        ota_fisher_matrix(r.p, r.size, r.temperature, fisher, NULL, NULL, NULL);
         spec_check("LIT-29", pivot_ratio(fisher, r.size), 1e-15 * r.size);
     }
     /* With two symbols F has the eigenvalue 2 p_1 p_2 along (1,-1), to which damping adds 1e-2. */
     const double p[2] = {0.9999, 1e-4}, u[2] = {0.0, 1.0};
     double gradient[2], step[2];
-    ota_advantage(p, u, 2, 1.0, NULL, gradient, NULL);
-    ota_natural_gradient(p, u, 2, 1.0, step, NULL);
+    ota_advantage(p, u, 2, 1.0, NULL, gradient, NULL, NULL);
+    ota_natural_gradient(p, u, 2, 1.0, step, NULL, NULL);
     const double damped = -gradient[1] / (2.0 * p[0] * p[1] + 1e-2);
     assert_true(fabs(damped - step[1]) > 0.4);
 }
@@ -288,16 +288,16 @@ static void duality(void **unused) {
         row r = random_row(&state);
         const double t = r.temperature, phi = potential(r.s, r.size, t);
         double primal, dual, other;
-        ota_softmax_objective(r.p, r.s, r.size, t, &primal, NULL);
-        ota_softmax_dual(r.s, r.size, t, t - phi, &dual, NULL);
+        ota_softmax_objective(r.p, r.s, r.size, t, &primal, NULL, NULL);
+        ota_softmax_dual(r.s, r.size, t, t - phi, &dual, NULL, NULL);
         spec_check("LIT-22 LIT-24", fabs(primal + phi), 1e-13);
         spec_check("LIT-24", fabs(dual + phi), 1e-13);
-        ota_softmax_dual(r.s, r.size, t, t - phi + normal(&state), &other, NULL);
+        ota_softmax_dual(r.s, r.size, t, t - phi + normal(&state), &other, NULL, NULL);
         spec_check("LIT-24", other - dual, 1e-13);
         double q[MOST], worse, x[MOST] = {0.0};
         for (int j = 0; j < r.size; j++) x[j] = 2.0 * normal(&state);
         plain_softmax(x, r.size, 1.0, q);
-        ota_softmax_objective(q, r.s, r.size, t, &worse, NULL);
+        ota_softmax_objective(q, r.s, r.size, t, &worse, NULL, NULL);
         spec_check("LIT-22", primal - worse, 0.0);
         /* Errata E25: Remark 6.4 prints the optimal dual value as +phi. */
         if (fabs(phi) > 1e-3) assert_true(fabs(dual - phi) > 1e-3);
@@ -315,12 +315,12 @@ static void fenchel(void **unused) {
         plain_softmax(x, r.size, 1.0, q);
         for (int j = 0; j < r.size; j++) wanted += t * q[j] * log(q[j] / r.p[j]);
         ota_fenchel f;
-        assert_int_equal(ota_fenchel_of(q, r.s, r.size, t, &f, NULL), OTA_OK);
+        assert_int_equal(ota_fenchel_of(q, r.s, r.size, t, &f, NULL, NULL), OTA_OK);
         spec_check("LIT-25", fabs(f.gap - wanted), 1e-13);
         spec_check("LIT-25", fabs(f.divergence - wanted), 1e-13);
         spec_check("LIT-25", -f.divergence, 0.0);
         assert_true(f.spread > 1e-3);
-        ota_fenchel_of(r.p, r.s, r.size, t, &f, NULL);
+        ota_fenchel_of(r.p, r.s, r.size, t, &f, NULL, NULL);
         spec_check("LIT-25", fabs(f.gap) + f.divergence, 1e-13);
         spec_check("LIT-26", f.spread, 1e-13);
         const double phi = potential(r.s, r.size, t);
@@ -330,7 +330,7 @@ static void fenchel(void **unused) {
     }
     const double corner[3] = {1.0, 0.0, 0.0}, s[3] = {1.0, 0.0, 0.0};
     ota_fenchel f;
-    ota_fenchel_of(corner, s, 3, 1.0, &f, NULL);
+    ota_fenchel_of(corner, s, 3, 1.0, &f, NULL, NULL);
     spec_check("LIT-25", fabs(f.gap - f.divergence), 4.0 * u64);
     /* Symbols without weight have no level: s_0 - t (log 1 + 1) is the only one. */
     spec_check("LIT-26", fabs(f.level) + fabs(f.spread), 0.0);
@@ -342,7 +342,7 @@ static void golden(void **unused) {
     const double wanted[4] = {0.45637199902896, 0.276803609645408, 0.205061157575788,
                               0.061763233749843};
     double phi, p[4];
-    ota_softmax_potential(s, 4, 1.0, &phi, p, NULL);
+    ota_softmax_potential(s, 4, 1.0, &phi, p, NULL, NULL);
     spec_check("LIT-23", fabs(phi - 1.784447014697176), 1e-15);
     for (int j = 0; j < 4; j++) spec_check("LIT-23", fabs(p[j] - wanted[j]), 1e-15);
     /* Backward of row 0 of the golden scores for dL/dp = (1,2,3). */
@@ -350,7 +350,7 @@ static void golden(void **unused) {
     const double u[3] = {-1.0, -2.0, -3.0};
     const double slope[3] = {-0.366309329780318, 0.077183886081616, 0.289125443698702};
     double gradient[3];
-    assert_int_equal(ota_advantage(row0, u, 3, 1.0, NULL, gradient, NULL), OTA_OK);
+    assert_int_equal(ota_advantage(row0, u, 3, 1.0, NULL, gradient, NULL, NULL), OTA_OK);
     for (int j = 0; j < 3; j++) spec_check("LIT-17 LIT-19", fabs(gradient[j] - slope[j]), 2e-15);
 }
 
@@ -361,21 +361,21 @@ static void refusals(void **unused) {
     double out[4] = {-7.0, -7.0, -7.0, -7.0};
     ota_fenchel f;
     ota_error error;
-    assert_int_equal(ota_softmax_potential(nan2, 2, 1.0, out, NULL, &error), OTA_EINVAL);
+    assert_int_equal(ota_softmax_potential(nan2, 2, 1.0, out, NULL, NULL, &error), OTA_EINVAL);
     assert_string_equal(error.field, "scores");
-    assert_int_equal(ota_softmax_potential(fine, 2, -1.0, out, NULL, &error), OTA_EINVAL);
+    assert_int_equal(ota_softmax_potential(fine, 2, -1.0, out, NULL, NULL, &error), OTA_EINVAL);
     assert_string_equal(error.field, "temperature");
-    assert_int_equal(ota_softmax_potential(fine, 0, 1.0, out, NULL, NULL), OTA_EINVAL);
-    assert_int_equal(ota_softmax_objective(many, fine, 2, 1.0, out, &error), OTA_EINVAL);
+    assert_int_equal(ota_softmax_potential(fine, 0, 1.0, out, NULL, NULL, NULL), OTA_EINVAL);
+    assert_int_equal(ota_softmax_objective(many, fine, 2, 1.0, out, NULL, &error), OTA_EINVAL);
     assert_string_equal(error.field, "p");
-    assert_int_equal(ota_softmax_dual(fine, 2, 1.0, (double)NAN, out, NULL), OTA_EINVAL);
-    assert_int_equal(ota_fenchel_of(negative, fine, 2, 1.0, &f, NULL), OTA_EINVAL);
-    assert_int_equal(ota_advantage(fine, nan2, 2, 1.0, out, NULL, &error), OTA_EINVAL);
+    assert_int_equal(ota_softmax_dual(fine, 2, 1.0, (double)NAN, out, NULL, NULL), OTA_EINVAL);
+    assert_int_equal(ota_fenchel_of(negative, fine, 2, 1.0, &f, NULL, NULL), OTA_EINVAL);
+    assert_int_equal(ota_advantage(fine, nan2, 2, 1.0, out, NULL, NULL, &error), OTA_EINVAL);
     assert_string_equal(error.field, "utility");
-    assert_int_equal(ota_fisher_product(many, fine, 2, 1.0, out, NULL), OTA_EINVAL);
-    assert_int_equal(ota_fisher_matrix(nan2, 2, 1.0, out, NULL, NULL), OTA_EINVAL);
-    assert_int_equal(ota_softmax_jacobian(fine, 2, 0.0, out, NULL), OTA_EINVAL);
-    assert_int_equal(ota_natural_gradient(fine, nan2, 2, 1.0, out, NULL), OTA_EINVAL);
+    assert_int_equal(ota_fisher_product(many, fine, 2, 1.0, out, NULL, NULL), OTA_EINVAL);
+    assert_int_equal(ota_fisher_matrix(nan2, 2, 1.0, out, NULL, NULL, NULL), OTA_EINVAL);
+    assert_int_equal(ota_softmax_jacobian(fine, 2, 0.0, out, NULL, NULL), OTA_EINVAL);
+    assert_int_equal(ota_natural_gradient(fine, nan2, 2, 1.0, out, NULL, NULL), OTA_EINVAL);
     for (int j = 0; j < 4; j++) assert_true(out[j] == -7.0);
 }
 

@@ -35,18 +35,18 @@ static void golden(void **unused) {
         {0.1, 1.816340682940042e-05, 0.400030257253938, 0.244285664000689, 0.343290200737902}};
     for (int k = 0; k < 2; k++) {
         ota_hamming_result result;
-        double divergence, u[3], v[3];
+        double u[3], v[3];
         assert_int_equal(
             ota_hamming_divergence(
                 p, q, 3, table[k].epsilon,
                 &(ota_hamming_options){.size = sizeof(ota_hamming_options), .u = u, .v = v},
-                &divergence, &result, NULL),
+                &result, NULL, NULL),
             OTA_OK);
         /* The golden values are printed with 15 decimals. */
         spec_check("DER-05", fabs(result.theta - table[k].theta), 2e-15);
         spec_check("TOT-18", fabs(result.cost - table[k].cost), 2e-15);
         spec_check("DER-05", fabs(result.objective - table[k].objective), 2e-15);
-        spec_check("TOT-17", fabs(divergence - table[k].divergence), 2e-15);
+        spec_check("TOT-17", fabs(result.divergence - table[k].divergence), 2e-15);
         spec_check("TOT-36 TOT-72", fabs(result.tv - 0.4), 2.0 * u64);
         const double first = u[0] * v[0], alpha = exp(-1.0 / table[k].epsilon);
         const double wanted[2][2] = {{0.154536932789781, 0.071947382475922},
@@ -103,7 +103,7 @@ static void scalings_are_the_dense_plan(void **unused) {
                                                    .max_rounds = 100000,
                                                    .u = u,
                                                    .v = v},
-                            &result, NULL);
+                            &result, NULL, NULL);
             if (solver == OTA_HAMMING_SINKHORN && status == OTA_NOT_CONVERGED) continue;
             assert_int_equal(status, OTA_OK);
             const double alpha = exp(-1.0 / epsilon);
@@ -146,7 +146,7 @@ static void sinkhorn_equals_dense(void **unused) {
                                                             .tolerance = 1e-14,
                                                             .u = u,
                                                             .v = v},
-                                     &result, NULL),
+                                     &result, NULL, NULL),
                          OTA_OK);
         for (int i = 0; i < SMALL; i++) left[i] = right[i] = 1.0;
         for (int half = 0; half < 2000; half++) {
@@ -210,14 +210,15 @@ static void large_vocabulary(void **unused) {
         assert_int_equal(
             ota_hamming(p, q, VOCABULARY, epsilons[e],
                         &(ota_hamming_options){.size = sizeof(ota_hamming_options), .u = u, .v = v},
-                        &result, NULL),
+                        &result, NULL, NULL),
             OTA_OK);
         spec_check("DER-05", (double)result.rounds, 5.0);
         spec_check("DER-05", marginal_error(p, q, u, v, VOCABULARY, epsilons[e]), 2e-15);
         spec_check("DER-05", result.marginal_error, 2e-15);
         const double start = upper_start(p, q, VOCABULARY, epsilons[e]);
         spec_check("DER-28", result.theta / start - 1.0, 1e-13);
-        assert_int_equal(ota_hamming(p, p, VOCABULARY, epsilons[e], NULL, &result, NULL), OTA_OK);
+        assert_int_equal(ota_hamming(p, p, VOCABULARY, epsilons[e], NULL, &result, NULL, NULL),
+                         OTA_OK);
         spec_check("DER-05", (double)result.rounds, 5.0);
     }
     ota_hamming_result result;
@@ -227,7 +228,7 @@ static void large_vocabulary(void **unused) {
                                                         .tolerance = 1e-10,
                                                         .u = u,
                                                         .v = v},
-                                 &result, NULL),
+                                 &result, NULL, NULL),
                      OTA_OK);
     spec_check("TOT-16", (double)result.rounds, 5.0);
     spec_check("TOT-16", marginal_error(p, q, u, v, VOCABULARY, 1.0), 1e-10);
@@ -247,7 +248,7 @@ static void equal_distributions_take_few_steps(void **unused) {
         for (int i = 0; i < SIZE; i++) total += p[i] = -log(uniform(&state));
         for (int i = 0; i < SIZE; i++) p[i] /= total;
         ota_hamming_result result;
-        assert_int_equal(ota_hamming(p, p, SIZE, epsilons[e], NULL, &result, NULL), OTA_OK);
+        assert_int_equal(ota_hamming(p, p, SIZE, epsilons[e], NULL, &result, NULL, NULL), OTA_OK);
         spec_check("DER-28", (double)result.rounds, 4.0);
         spec_check("DER-28", result.marginal_error, 2e-15);
     }
@@ -268,7 +269,7 @@ static void one_symbol_stays_where_it_is(void **unused) {
             assert_int_equal(ota_hamming(p, p, size, epsilon,
                                          &(ota_hamming_options){
                                              .size = sizeof(ota_hamming_options), .u = u, .v = v},
-                                         &result, NULL),
+                                         &result, NULL, NULL),
                              OTA_OK);
             spec_check("DER-05", (double)result.rounds, 5.0);
             spec_check("DER-05", fabs(u[symbol] * v[symbol] - 1.0), 8.0 * u64);
@@ -283,7 +284,8 @@ static void one_symbol_stays_where_it_is(void **unused) {
 
 static void divergence_limits(void **unused) {
     (void)unused;
-    double p[SMALL], q[SMALL], divergence;
+    double p[SMALL], q[SMALL];
+    ota_hamming_result result;
     uint64_t state = 5;
     for (int draw = 0; draw < 50; draw++) {
         random_softmax(&state, 1.0, p, SMALL);
@@ -297,19 +299,19 @@ static void divergence_limits(void **unused) {
          * below 1/700 the closed form takes over. */
         const double epsilons[] = {1e-3, 1.4e-3, 1.5e-3, 1e-2};
         for (int e = 0; e < 4; e++) {
-            ota_hamming_divergence(p, q, SMALL, epsilons[e], NULL, &divergence, NULL, NULL);
-            spec_check("TOT-17", fabs(divergence - tv), epsilons[e] * 2.0 * log(SMALL));
+            ota_hamming_divergence(p, q, SMALL, epsilons[e], NULL, &result, NULL, NULL);
+            spec_check("TOT-17", fabs(result.divergence - tv), epsilons[e] * 2.0 * log(SMALL));
         }
-        ota_hamming_divergence(p, q, SMALL, 1e4, NULL, &divergence, NULL, NULL);
+        ota_hamming_divergence(p, q, SMALL, 1e4, NULL, &result, NULL, NULL);
         /* The next term of the expansion is O(1/epsilon); the objective itself is near epsilon log V^2
          * and its rounding shows. */
-        spec_check("TOT-17", fabs(divergence - 0.5 * square),
+        spec_check("TOT-17", fabs(result.divergence - 0.5 * square),
                    1e-3 * square + 1e4 * 8.0 * 64.0 * u64);
-        ota_hamming_divergence(p, p, SMALL, 0.2, NULL, &divergence, NULL, NULL);
-        spec_check("TOT-17", fabs(divergence), 0.0);
+        ota_hamming_divergence(p, p, SMALL, 0.2, NULL, &result, NULL, NULL);
+        spec_check("TOT-17", fabs(result.divergence), 0.0);
         for (int e = -2; e < 3; e++) {
-            ota_hamming_divergence(p, q, SMALL, pow(10.0, e), NULL, &divergence, NULL, NULL);
-            spec_check("TOT-17", -divergence, 1e-13 * fmax(1.0, pow(10.0, e)));
+            ota_hamming_divergence(p, q, SMALL, pow(10.0, e), NULL, &result, NULL, NULL);
+            spec_check("TOT-17", -result.divergence, 1e-13 * fmax(1.0, pow(10.0, e)));
         }
     }
 }
@@ -324,13 +326,13 @@ static void disjoint_and_equal(void **unused) {
         assert_int_equal(
             ota_hamming(p, q, 4, epsilons[e],
                         &(ota_hamming_options){.size = sizeof(ota_hamming_options), .u = u, .v = v},
-                        &result, NULL),
+                        &result, NULL, NULL),
             OTA_OK);
         spec_check("DER-05 DER-28", fabs(result.cost - 1.0), 4.0 * u64);
         assert_int_equal(
             ota_hamming(p, p, 4, epsilons[e],
                         &(ota_hamming_options){.size = sizeof(ota_hamming_options), .u = u, .v = v},
-                        &result, NULL),
+                        &result, NULL, NULL),
             OTA_OK);
         assert_true(result.cost >= 0.0 && result.tv <= 0.0 && isfinite(result.objective));
     }
@@ -355,7 +357,7 @@ static void errors_of_all_rounds(void **unused) {
                                                .u = all_u,
                                                .v = all_v,
                                                .errors = errors},
-                        &whole, NULL);
+                        &whole, NULL, NULL);
         assert_true(status == OTA_OK || status == OTA_NOT_CONVERGED);
         for (double tolerance = 1.0; tolerance > 5e-12; tolerance *= 0.1) {
             int64_t rounds = 0;
@@ -368,7 +370,7 @@ static void errors_of_all_rounds(void **unused) {
                                                    .max_rounds = MOST,
                                                    .u = u,
                                                    .v = v},
-                            &part, NULL);
+                            &part, NULL, NULL);
             assert_int_equal(one, rounds < whole.rounds ? OTA_OK : OTA_NOT_CONVERGED);
             assert_int_equal(part.rounds, rounds < whole.rounds ? rounds + 1 : MOST);
             if (one == OTA_OK) assert_true(fabs(part.marginal_error - errors[rounds]) <= 4e-15);
@@ -380,7 +382,7 @@ static void errors_of_all_rounds(void **unused) {
                                                             .max_rounds = MOST,
                                                             .u = u,
                                                             .v = v},
-                                     &part, NULL),
+                                     &part, NULL, NULL),
                          status);
         assert_memory_equal(u, all_u, (size_t)size * sizeof *u);
         assert_memory_equal(v, all_v, (size_t)size * sizeof *v);
@@ -393,7 +395,7 @@ static void errors_of_all_rounds(void **unused) {
                                                         .u = u,
                                                         .v = v,
                                                         .errors = errors},
-                                 &none, &error),
+                                 &none, NULL, &error),
                      OTA_EINVAL);
     assert_string_equal(error.field, "max_rounds");
     /* A flag that is up ends either solver before its first step. */
@@ -404,19 +406,21 @@ static void errors_of_all_rounds(void **unused) {
                                                             .solver = (ota_hamming_solver)solver,
                                                             .max_rounds = MOST,
                                                             .u = u,
-                                                            .v = v,
-                                                            .cancel = &up},
-                                     &none, &error),
+                                                            .v = v},
+                                     &none,
+                                     &(ota_analysis_options){.size = sizeof(ota_analysis_options),
+                                                             .cancel = &up},
+                                     &error),
                          OTA_CANCELLED);
     assert_int_equal(ota_hamming(p, q, SMALL, 0.4,
                                  &(ota_hamming_options){.size = sizeof(ota_hamming_options),
                                                         .max_rounds = MOST,
                                                         .errors = errors},
-                                 &none, &error),
+                                 &none, NULL, &error),
                      OTA_EINVAL);
     assert_string_equal(error.field, "errors");
     const ota_hamming_options sizeless = {.max_rounds = MOST};
-    assert_int_equal(ota_hamming(p, q, SMALL, 0.4, &sizeless, &none, &error), OTA_EINVAL);
+    assert_int_equal(ota_hamming(p, q, SMALL, 0.4, &sizeless, &none, NULL, &error), OTA_EINVAL);
     assert_string_equal(error.field, "options.size");
 }
 
@@ -426,14 +430,14 @@ static void refusals(void **unused) {
                  none[2] = {.5, (double)NAN};
     ota_hamming_result result;
     ota_error error;
-    assert_int_equal(ota_hamming(p, negative, 2, 1.0, NULL, &result, &error), OTA_EINVAL);
+    assert_int_equal(ota_hamming(p, negative, 2, 1.0, NULL, &result, NULL, &error), OTA_EINVAL);
     assert_string_equal(error.field, "q");
-    assert_int_equal(ota_hamming(heavy, p, 2, 1.0, NULL, &result, &error), OTA_EINVAL);
+    assert_int_equal(ota_hamming(heavy, p, 2, 1.0, NULL, &result, NULL, &error), OTA_EINVAL);
     assert_string_equal(error.field, "p");
-    assert_int_equal(ota_hamming(p, none, 2, 1.0, NULL, &result, &error), OTA_EINVAL);
-    assert_int_equal(ota_hamming(p, p, 2, 0.0, NULL, &result, &error), OTA_EINVAL);
+    assert_int_equal(ota_hamming(p, none, 2, 1.0, NULL, &result, NULL, &error), OTA_EINVAL);
+    assert_int_equal(ota_hamming(p, p, 2, 0.0, NULL, &result, NULL, &error), OTA_EINVAL);
     assert_string_equal(error.field, "epsilon");
-    assert_int_equal(ota_hamming(p, p, 0, 1.0, NULL, &result, &error), OTA_EINVAL);
+    assert_int_equal(ota_hamming(p, p, 0, 1.0, NULL, &result, NULL, &error), OTA_EINVAL);
     double u[2], v[2];
     double *const scalings[][2] = {{NULL, NULL}, {u, NULL}, {NULL, v}};
     for (int k = 0; k < 3; k++) {
@@ -442,7 +446,7 @@ static void refusals(void **unused) {
                                                             .solver = OTA_HAMMING_SINKHORN,
                                                             .u = scalings[k][0],
                                                             .v = scalings[k][1]},
-                                     &result, &error),
+                                     &result, NULL, &error),
                          OTA_EINVAL);
         assert_string_equal(error.field, "u");
     }
@@ -454,7 +458,7 @@ static void refusals(void **unused) {
                                                         .max_rounds = 3,
                                                         .u = u,
                                                         .v = v},
-                                 &result, &error),
+                                 &result, NULL, &error),
                      OTA_NOT_CONVERGED);
     assert_int_equal(result.rounds, 3);
 }

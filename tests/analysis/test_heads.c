@@ -41,7 +41,7 @@ static ota_head_scores scores_of(const double *p, const int64_t *ids, const doub
                                 .causal = 1,
                                 .value_norms = norms};
     ota_head_scores scores;
-    assert_int_equal(ota_head_scores_of(&view, &scores, NULL), OTA_OK);
+    assert_int_equal(ota_head_scores_of(&view, &scores, NULL, NULL), OTA_OK);
     return scores;
 }
 
@@ -121,7 +121,7 @@ static void positional_and_local(void **unused) {
     for (int k = 0; k < N * N; k++) p[k] = 1.0 / N;
     const ota_head_view both = {
         .size = sizeof both, .weights = p, .type = OTA_F64, .tokens = N, .ids = ids};
-    assert_int_equal(ota_head_scores_of(&both, &s, NULL), OTA_OK);
+    assert_int_equal(ota_head_scores_of(&both, &s, NULL, NULL), OTA_OK);
     assert_true(isnan(s.positional) && fabs(s.sink - 1.0 / N) < 1e-15);
 }
 
@@ -197,26 +197,26 @@ static void heads_are_refused(void **unused) {
     ota_error error;
     const ota_head_view good = {
         .size = sizeof good, .weights = p, .type = OTA_F64, .tokens = N, .ids = ids, .causal = 1};
-    assert_int_equal(ota_head_scores_of(&good, &s, &error), OTA_OK);
+    assert_int_equal(ota_head_scores_of(&good, &s, NULL, &error), OTA_OK);
     assert_true(s.rows == 0 && isnan(s.previous_token) && s.sink_key == -1 && isnan(s.sink));
     ota_head_view bad = good;
     bad.size = 0;
-    assert_int_equal(ota_head_scores_of(&bad, &s, &error), OTA_EINVAL);
+    assert_int_equal(ota_head_scores_of(&bad, &s, NULL, &error), OTA_EINVAL);
     bad = good, bad.tokens = 0;
-    assert_int_equal(ota_head_scores_of(&bad, &s, &error), OTA_EINVAL);
+    assert_int_equal(ota_head_scores_of(&bad, &s, NULL, &error), OTA_EINVAL);
     bad = good, bad.reach = -1;
-    assert_int_equal(ota_head_scores_of(&bad, &s, &error), OTA_EINVAL);
+    assert_int_equal(ota_head_scores_of(&bad, &s, NULL, &error), OTA_EINVAL);
     bad = good, bad.local = -1;
-    assert_int_equal(ota_head_scores_of(&bad, &s, &error), OTA_EINVAL);
+    assert_int_equal(ota_head_scores_of(&bad, &s, NULL, &error), OTA_EINVAL);
     bad = good, bad.ids = NULL;
-    assert_int_equal(ota_head_scores_of(&bad, &s, &error), OTA_EINVAL);
+    assert_int_equal(ota_head_scores_of(&bad, &s, NULL, &error), OTA_EINVAL);
     bad = good, bad.type = OTA_BF16;
-    assert_int_equal(ota_head_scores_of(&bad, &s, &error), OTA_EINVAL);
+    assert_int_equal(ota_head_scores_of(&bad, &s, NULL, &error), OTA_EINVAL);
     bad = good, bad.value_norms = norms, norms[3] = -1.0;
-    assert_int_equal(ota_head_scores_of(&bad, &s, &error), OTA_EINVAL);
+    assert_int_equal(ota_head_scores_of(&bad, &s, NULL, &error), OTA_EINVAL);
     assert_non_null(strstr(error.message, "value_norms[3]"));
     p[2 * N + 1] = NAN;
-    assert_int_equal(ota_head_scores_of(&good, &s, &error), OTA_EINVAL);
+    assert_int_equal(ota_head_scores_of(&good, &s, NULL, &error), OTA_EINVAL);
     assert_non_null(strstr(error.message, "weights[2, 1]"));
 }
 
@@ -239,7 +239,8 @@ static void outliers_equal_a_sort(void **unused) {
         memcpy(sorted, h, sizeof h);
         qsort(sorted, (size_t)entries, sizeof *sorted, larger_first);
         const double median = 0.5 * (fabs(sorted[(entries - 1) / 2]) + fabs(sorted[entries / 2]));
-        assert_int_equal(ota_outliers_of(h, OTA_F64, tokens, width, most, got, kurtosis, NULL),
+        assert_int_equal(ota_outliers_of(&(ota_matrix){h, OTA_F64, tokens, width}, most, got,
+                                         kurtosis, NULL, NULL),
                          OTA_OK);
         for (int k = 0; k < most && k < entries; k++) {
             const ota_outlier *const o = &got[k];
@@ -269,16 +270,28 @@ static void outliers_equal_a_sort(void **unused) {
     double one[100] = {0.0}, kurtosis;
     one[17] = -1e200;
     ota_outlier top;
-    assert_int_equal(ota_outliers_of(one, OTA_F64, 1, 100, 1, &top, &kurtosis, NULL), OTA_OK);
+    assert_int_equal(
+        ota_outliers_of(&(ota_matrix){one, OTA_F64, 1, 100}, 1, &top, &kurtosis, NULL, NULL),
+        OTA_OK);
     assert_true(top.dimension == 17 && top.value == -1e200 && isinf(top.ratio));
     assert_true(fabs(kurtosis - (100.0 - 5.0 + 1.0 / 99.0)) < 1e-10);
     ota_error error;
     one[3] = NAN;
-    assert_int_equal(ota_outliers_of(one, OTA_F64, 1, 100, 1, &top, NULL, &error), OTA_EINVAL);
-    assert_int_equal(ota_outliers_of(one, OTA_F64, 0, 100, 1, &top, NULL, &error), OTA_EINVAL);
-    assert_int_equal(ota_outliers_of(one, OTA_F64, 1, 0, 1, &top, NULL, &error), OTA_EINVAL);
-    assert_int_equal(ota_outliers_of(one, OTA_F64, 1, 100, -1, &top, NULL, &error), OTA_EINVAL);
-    assert_int_equal(ota_outliers_of(one, OTA_BF16, 1, 100, 1, &top, NULL, &error), OTA_EINVAL);
+    assert_int_equal(
+        ota_outliers_of(&(ota_matrix){one, OTA_F64, 1, 100}, 1, &top, NULL, NULL, &error),
+        OTA_EINVAL);
+    assert_int_equal(
+        ota_outliers_of(&(ota_matrix){one, OTA_F64, 0, 100}, 1, &top, NULL, NULL, &error),
+        OTA_EINVAL);
+    assert_int_equal(
+        ota_outliers_of(&(ota_matrix){one, OTA_F64, 1, 0}, 1, &top, NULL, NULL, &error),
+        OTA_EINVAL);
+    assert_int_equal(
+        ota_outliers_of(&(ota_matrix){one, OTA_F64, 1, 100}, -1, &top, NULL, NULL, &error),
+        OTA_EINVAL);
+    assert_int_equal(
+        ota_outliers_of(&(ota_matrix){one, OTA_BF16, 1, 100}, 1, &top, NULL, NULL, &error),
+        OTA_EINVAL);
 }
 
 TEST_FILE(test_heads) {

@@ -20,13 +20,13 @@ enum { MOST = 24, HISTORY = 20000 };
 
 static double hilbert(const double *x, const double *y, int size) {
     double distance;
-    assert_int_equal(ota_hilbert(x, y, size, &distance, NULL), OTA_OK);
+    assert_int_equal(ota_hilbert(x, y, size, &distance, NULL, NULL), OTA_OK);
     return distance;
 }
 
 static ota_contraction contraction_of(const double *log_kernel, int n, int m) {
     ota_contraction c;
-    assert_int_equal(ota_contraction_of(log_kernel, n, m, &c, NULL), OTA_OK);
+    assert_int_equal(ota_contraction_of(log_kernel, n, m, &c, NULL, NULL), OTA_OK);
     return c;
 }
 
@@ -71,7 +71,7 @@ static void metric(void **unused) {
         spec_check("TOT-94", fabs(hilbert(y, x, n) - d), 1e-14 * size);
         spec_check("TOT-94", hilbert(x, z, n) - d - hilbert(y, z, n), 1e-14 * size);
         spec_check("TOT-94", hilbert(scaled, x, n), 2e-14 * size);
-        assert_int_equal(ota_hilbert_log(logs[0], logs[1], n, &from_logs, NULL), OTA_OK);
+        assert_int_equal(ota_hilbert_log(logs[0], logs[1], n, &from_logs, NULL, NULL), OTA_OK);
         spec_check("TOT-94", fabs(from_logs - d), 1e-14 * size);
     }
 }
@@ -147,8 +147,8 @@ static void diameter(void **unused) {
                    40.0 * tiny + 1e-13);
         assert_int_equal(
             ota_gauge_four_cycle(
-                &(ota_gauge_matrix){.a = kernel, .type = OTA_F64, .rows = n, .columns = m}, NULL,
-                &four, NULL),
+                &(ota_gauge_matrix){.a = kernel, .type = OTA_F64, .rows = n, .columns = m}, &four,
+                NULL, NULL),
             OTA_OK);
         spec_check("DER-25", fabs(c.diameter - 4.0 * four), 0.0);
         /* The best centring leaves log(max K / min K) = 2 R. */
@@ -157,7 +157,7 @@ static void diameter(void **unused) {
         ota_gauge_result result;
         assert_int_equal(
             ota_gauge(&(ota_gauge_matrix){.a = shifted, .type = OTA_F64, .rows = n, .columns = m},
-                      NULL, &arrays, &result, NULL),
+                      NULL, &arrays, &result, NULL, NULL),
             OTA_OK);
         for (int i = 0; i < n; i++) {
             for (int j = 0; j < m; j++) {
@@ -261,7 +261,7 @@ static int64_t scale(history *h, double omega, double lambda, double tolerance) 
                                .changes = h->changes,
                                .f = h->f,
                                .g = h->g};
-    assert_int_equal(ota_scaling(h->kernel, h->p, h->q, h->n, h->m, &h->run, NULL), OTA_OK);
+    assert_int_equal(ota_scaling(h->kernel, h->p, h->q, h->n, h->m, &h->run, NULL, NULL), OTA_OK);
     for (int i = 0; i < h->n; i++) {
         for (int j = 0; j < h->m; j++) {
             h->plan[i * h->m + j] = exp(h->kernel[i * h->m + j] + h->f[i] + h->g[j]);
@@ -392,7 +392,7 @@ static void spectrum(void **unused) {
         }
         jacobi(normal_matrix, size, values);
         ota_coupling_spectrum s;
-        const ota_status status = ota_coupling_spectrum_of(p, n, m, 0, &s, NULL);
+        const ota_status status = ota_coupling_spectrum_of(p, n, m, 0, &s, NULL, NULL);
         assert_int_equal(status, OTA_OK);
         spec_check("TOT-103 DER-07", fabs(values[0] - 1.0), 1e-12);
         spec_check("TOT-103 DER-07", fabs(s.second - values[1]), 1e-8);
@@ -402,14 +402,14 @@ static void spectrum(void **unused) {
     const double known[4] = {0.9, 0.1, 0.1, 0.9}, apart[4] = {1.0, 0.0, 0.0, 1.0},
                  flat[4] = {.5, .5, .5, .5};
     ota_coupling_spectrum s;
-    assert_int_equal(ota_coupling_spectrum_of(known, 2, 2, 0, &s, NULL), OTA_OK);
+    assert_int_equal(ota_coupling_spectrum_of(known, 2, 2, 0, &s, NULL, NULL), OTA_OK);
     spec_check("TOT-103", fabs(s.second - 0.64), 1e-14);
     spec_check("TOT-103", fabs(s.least - 0.64), 1e-14);
-    assert_int_equal(ota_coupling_spectrum_of(apart, 2, 2, 0, &s, NULL), OTA_OK);
+    assert_int_equal(ota_coupling_spectrum_of(apart, 2, 2, 0, &s, NULL, NULL), OTA_OK);
     spec_check("TOT-103", fabs(s.second - 1.0) + fabs(s.least - 1.0), 1e-14);
-    assert_int_equal(ota_coupling_spectrum_of(flat, 2, 2, 0, &s, NULL), OTA_OK);
+    assert_int_equal(ota_coupling_spectrum_of(flat, 2, 2, 0, &s, NULL, NULL), OTA_OK);
     spec_check("TOT-103", s.second + s.least, 1e-14);
-    assert_int_equal(ota_coupling_spectrum_of(known, 1, 4, 0, &s, NULL), OTA_OK);
+    assert_int_equal(ota_coupling_spectrum_of(known, 1, 4, 0, &s, NULL, NULL), OTA_OK);
     spec_check("TOT-103", s.second, 0.0);
 }
 
@@ -417,7 +417,7 @@ static void spectrum(void **unused) {
 static ota_coupling_spectrum solved(history *h) {
     ota_coupling_spectrum s;
     (void)scale(h, 0.0, 0.0, 1e-13);
-    assert_int_equal(ota_coupling_spectrum_of(h->plan, h->n, h->m, 0, &s, NULL), OTA_OK);
+    assert_int_equal(ota_coupling_spectrum_of(h->plan, h->n, h->m, 0, &s, NULL, NULL), OTA_OK);
     return s;
 }
 
@@ -425,7 +425,8 @@ static ota_coupling_spectrum solved(history *h) {
 static double tail_rate(history *h, double lambda) {
     const int64_t run = scale(h, 1.0, lambda, 1e-12), skipped = run >= 16 ? run / 2 : 0;
     double rate;
-    assert_int_equal(ota_rate_measured(h->errors + skipped, run - skipped, &rate, NULL), OTA_OK);
+    assert_int_equal(ota_rate_measured(h->errors + skipped, run - skipped, &rate, NULL, NULL),
+                     OTA_OK);
     return rate;
 }
 
@@ -450,7 +451,7 @@ static void rates(void **unused) {
         judged++;
         double rate;
         const int64_t rounds = scale(&h, 0.0, 0.0, 1e-13);
-        assert_int_equal(ota_rate_measured(h.errors, rounds, &rate, NULL), OTA_OK);
+        assert_int_equal(ota_rate_measured(h.errors, rounds, &rate, NULL, NULL), OTA_OK);
         spec_check("TOT-103", fabs(rate / s.second - 1.0), 0.02);
         const double lambdas[] = {0.05, 0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 1.9};
         for (int l = 0; l < 8; l++) {
@@ -490,7 +491,7 @@ static void over_relaxation(void **unused) {
         draw_square(&state, &h, MOST, 1.5 + 0.1 * (t % 70));
         (void)scale(&h, 0.0, 0.0, 1e-10);
         ota_coupling_spectrum s;
-        assert_int_equal(ota_coupling_spectrum_of(h.plan, h.n, h.m, 0, &s, NULL), OTA_OK);
+        assert_int_equal(ota_coupling_spectrum_of(h.plan, h.n, h.m, 0, &s, NULL, NULL), OTA_OK);
         int band = 0;
         while (band < 3 && !(s.second >= bands[band].least && s.second <= bands[band].most)) band++;
         if (band == 3 || judged[band] == 2) continue;
@@ -531,38 +532,39 @@ static void refusals(void **unused) {
     ota_error error;
     ota_contraction c;
     ota_coupling_spectrum s;
-    assert_int_equal(ota_hilbert(good, negative, 2, &distance, &error), OTA_EINVAL);
+    assert_int_equal(ota_hilbert(good, negative, 2, &distance, NULL, &error), OTA_EINVAL);
     assert_string_equal(error.field, "y");
-    assert_int_equal(ota_hilbert(good, none, 2, &distance, &error), OTA_EINVAL);
-    assert_int_equal(ota_hilbert(good, good, 0, &distance, &error), OTA_EINVAL);
-    assert_int_equal(ota_hilbert_log(none, good, 2, &distance, &error), OTA_EINVAL);
+    assert_int_equal(ota_hilbert(good, none, 2, &distance, NULL, &error), OTA_EINVAL);
+    assert_int_equal(ota_hilbert(good, good, 0, &distance, NULL, &error), OTA_EINVAL);
+    assert_int_equal(ota_hilbert_log(none, good, 2, &distance, NULL, &error), OTA_EINVAL);
     assert_string_equal(error.field, "log_x");
-    assert_int_equal(ota_contraction_of(none, 2, 2, &c, &error), OTA_EINVAL);
-    assert_int_equal(ota_coupling_spectrum_of(negative, 2, 2, 0, &s, &error), OTA_EINVAL);
-    assert_int_equal(ota_coupling_spectrum_of(empty_row, 2, 2, 0, &s, &error), OTA_EINVAL);
+    assert_int_equal(ota_contraction_of(none, 2, 2, &c, NULL, &error), OTA_EINVAL);
+    assert_int_equal(ota_coupling_spectrum_of(negative, 2, 2, 0, &s, NULL, &error), OTA_EINVAL);
+    assert_int_equal(ota_coupling_spectrum_of(empty_row, 2, 2, 0, &s, NULL, &error), OTA_EINVAL);
     assert_non_null(strstr(error.message, "row 0"));
-    assert_int_equal(ota_coupling_spectrum_of(empty_column, 2, 2, 0, &s, &error), OTA_EINVAL);
+    assert_int_equal(ota_coupling_spectrum_of(empty_column, 2, 2, 0, &s, NULL, &error), OTA_EINVAL);
     assert_non_null(strstr(error.message, "column 1"));
-    assert_int_equal(ota_coupling_spectrum_of(good, 0, 2, 0, &s, &error), OTA_EINVAL);
-    assert_int_equal(ota_coupling_spectrum_of(good, INT64_MAX / 128 + 1, 2, 0, &s, &error),
+    assert_int_equal(ota_coupling_spectrum_of(good, 0, 2, 0, &s, NULL, &error), OTA_EINVAL);
+    assert_int_equal(ota_coupling_spectrum_of(good, INT64_MAX / 128 + 1, 2, 0, &s, NULL, &error),
                      OTA_EOVERFLOW);
-    assert_int_equal(ota_contraction_of(good, INT64_MAX / 128 + 1, 2, &c, &error), OTA_EOVERFLOW);
+    assert_int_equal(ota_contraction_of(good, INT64_MAX / 128 + 1, 2, &c, NULL, &error),
+                     OTA_EOVERFLOW);
     const double wide[9] = {5, 1, 2, 1, 4, 1, 2, 1, 6};
-    assert_int_equal(ota_coupling_spectrum_of(wide, 3, 3, 2, &s, &error), OTA_NOT_CONVERGED);
+    assert_int_equal(ota_coupling_spectrum_of(wide, 3, 3, 2, &s, NULL, &error), OTA_NOT_CONVERGED);
     assert_true(s.rounds == 4 && s.second > 0.0);
     ota_scaling_run run = {.most = 3, .f = f, .g = g};
-    assert_int_equal(ota_scaling(good, good, negative, 2, 2, &run, &error), OTA_EINVAL);
+    assert_int_equal(ota_scaling(good, good, negative, 2, 2, &run, NULL, &error), OTA_EINVAL);
     assert_string_equal(error.field, "q");
     run.most = 0;
-    assert_int_equal(ota_scaling(good, good, good, 2, 2, &run, &error), OTA_EINVAL);
+    assert_int_equal(ota_scaling(good, good, good, 2, 2, &run, NULL, &error), OTA_EINVAL);
     run.most = 3, run.tolerance = (double)NAN;
-    assert_int_equal(ota_scaling(good, good, good, 2, 2, &run, &error), OTA_EINVAL);
+    assert_int_equal(ota_scaling(good, good, good, 2, 2, &run, NULL, &error), OTA_EINVAL);
     run.tolerance = 0.0, run.g = NULL;
-    assert_int_equal(ota_scaling(good, good, good, 2, 2, &run, &error), OTA_EINVAL);
+    assert_int_equal(ota_scaling(good, good, good, 2, 2, &run, NULL, &error), OTA_EINVAL);
     assert_non_null(strstr(error.message, "f or g is NULL"));
-    assert_int_equal(ota_rate_measured(good, 4, &rate, &error), OTA_EINVAL);
+    assert_int_equal(ota_rate_measured(good, 4, &rate, NULL, &error), OTA_EINVAL);
     const double stuck[8] = {1, 1, 1, 1, .5, .25, 0, 0};
-    assert_int_equal(ota_rate_measured(stuck, 8, &rate, &error), OTA_EINVAL);
+    assert_int_equal(ota_rate_measured(stuck, 8, &rate, NULL, &error), OTA_EINVAL);
 }
 
 TEST_FILE(test_hilbert) {

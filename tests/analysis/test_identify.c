@@ -18,6 +18,8 @@
 #include "otattn_analysis.h"
 #include "spec.h"
 
+static const analysis_call unlimited = {.options = {.size = sizeof(ota_analysis_options)}};
+
 enum { HEADS = 4, KEY_HEADS = 2, N = 14, M = 17, WIDTH = 6, CELLS = HEADS * N * M, FITS = 16 };
 
 typedef struct setting {
@@ -298,7 +300,7 @@ static void regressions_are_exact(void **unused) {
         ota_problem problem = {.size = sizeof problem};
         problem.scores = ota_array_of(scores, OTA_F64, 1, 1, N, M);
         identify_data d;
-        assert_int_equal(ota_identify_open(&problem, NULL, plan, &d, NULL), OTA_OK);
+        assert_int_equal(ota_identify_open(&problem, NULL, plan, &d, &unlimited), OTA_OK);
         d.left_out[2] = 1;
         const identify_line line = ota_identify_regress(&d, order, side);
         spec_check("", fabs(line.slope - slope), 1e-9);
@@ -329,7 +331,8 @@ static void scores_are_read(void **unused) {
             scores[k] = uniform(&state) < 0.2 ? -(double)INFINITY : offset + size * normal(&state);
         ota_problem problem = {.size = sizeof problem};
         problem.scores = ota_array_of(scores, OTA_F64, 1, 1, N, M);
-        assert_int_equal(ota_identify_scores(&problem, NULL, 1, 1, N, M, found, NULL), OTA_OK);
+        assert_int_equal(ota_identify_scores(&problem, NULL, 1, 1, N, M, found, &unlimited),
+                         OTA_OK);
         for (int k = 0; k < PAIRS; k++) {
             if (isinf(scores[k]))
                 assert_true(isinf(found[k]));
@@ -342,7 +345,7 @@ static void scores_are_read(void **unused) {
     for (int k = 0; k < PAIRS; k++) flat[k] = 3.0;
     ota_problem level = {.size = sizeof level};
     level.scores = ota_array_of(flat, OTA_F64, 1, 1, N, M);
-    assert_int_equal(ota_identify_scores(&level, NULL, 1, 1, N, M, read, NULL), OTA_OK);
+    assert_int_equal(ota_identify_scores(&level, NULL, 1, 1, N, M, read, &unlimited), OTA_OK);
     for (int k = 0; k < PAIRS; k++) assert_true(fabs(read[k] - 3.0) <= 1e-12);
 }
 
@@ -429,7 +432,7 @@ static void slopes_have_the_unit_of_scores(void **unused) {
         ota_problem problem = {.size = sizeof problem};
         problem.scores = ota_array_of(scores, OTA_F64, 1, 1, N, M);
         identify_data d;
-        assert_int_equal(ota_identify_open(&problem, NULL, plan, &d, NULL), OTA_OK);
+        assert_int_equal(ota_identify_open(&problem, NULL, plan, &d, &unlimited), OTA_OK);
         const identify_line line = ota_identify_regress(&d, 1.0, IDENTIFY_ROWS | IDENTIFY_COLUMNS);
         if (k % 2 == 0)
             spec_check("", fabs(line.slope * unit / slope - 1.0), 1e-10);
@@ -471,7 +474,7 @@ static void masses_follow_the_support(void **unused) {
         ota_problem problem = {.size = sizeof problem};
         problem.scores = ota_array_of(scores, OTA_F64, 1, TWO, N, M);
         identify_data d;
-        assert_int_equal(ota_identify_open(&problem, NULL, plan, &d, NULL), OTA_OK);
+        assert_int_equal(ota_identify_open(&problem, NULL, plan, &d, &unlimited), OTA_OK);
         double mass = 0.0;
         for (int k = 0; k < TWO * N; k++) {
             double sum = 0.0;

@@ -38,12 +38,15 @@ static void layernorm_golden(void **unused) {
     static const double wanted[4] = {-1.341635419968927, -0.447211806656309, 0.447211806656309,
                                      1.341635419968927};
     double y[4], sigma, workspace[4];
-    assert_int_equal(ota_layernorm(u, 1, 4, &(ota_norm){.epsilon = 1e-5}, y, &sigma, NULL), OTA_OK);
+    assert_int_equal(ota_layernorm(u, 1, 4, &(ota_norm){.epsilon = 1e-5}, y, &sigma, NULL, NULL),
+                     OTA_OK);
     /* Golden values have 15 decimals. */
     spec_check("TOT-56", largest_difference(y, wanted, 4), 1e-15);
     spec_check("TOT-56", fabs(sigma - sqrt(1.25 + 1e-5)), 2.0 * u64);
     ota_layernorm_spectrum spectrum;
-    assert_int_equal(ota_layernorm_geometry(u, 4, NULL, 1e-5, workspace, &spectrum, NULL), OTA_OK);
+    assert_int_equal(ota_layernorm_geometry(u, 4, &(ota_norm){.epsilon = 1e-5}, workspace,
+                                            &spectrum, NULL, NULL),
+                     OTA_OK);
     spec_check("TOT-58", fabs(spectrum.parallel - 7.155331663847634e-06), 1e-20);
     spec_check("TOT-58", fabs(spectrum.perpendicular - 8.944236133126180e-01), 1e-15);
     assert_int_equal(spectrum.perpendicular_count, 2);
@@ -52,7 +55,7 @@ static void layernorm_golden(void **unused) {
     double affine[4] = {1, 2, 3, 4};
     assert_int_equal(ota_layernorm(affine, 1, 4,
                                    &(ota_norm){.gamma = gamma, .beta = beta, .epsilon = 1e-5},
-                                   affine, NULL, NULL),
+                                   affine, NULL, NULL, NULL),
                      OTA_OK);
     for (int k = 0; k < 4; k++)
         spec_check("TOT-56", fabs(affine[k] - (gamma[k] * y[k] + beta[k])), 1e-15);
@@ -65,31 +68,33 @@ static void layernorm_laws(void **unused) {
     double u[WIDTH], moved[WIDTH], y[WIDTH], other[WIDTH];
     uint64_t state = 1;
     fill(&state, u, WIDTH, 1.0);
-    assert_int_equal(ota_layernorm(u, 1, WIDTH, &(ota_norm){.epsilon = 0.25}, y, NULL, NULL),
+    assert_int_equal(ota_layernorm(u, 1, WIDTH, &(ota_norm){.epsilon = 0.25}, y, NULL, NULL, NULL),
                      OTA_OK);
     const double scales[] = {0x1p-300, 0x1p-20, 8.0, 0x1p400};
     for (int k = 0; k < 4; k++) {
         for (int i = 0; i < WIDTH; i++) moved[i] = scales[k] * u[i];
         assert_int_equal(ota_layernorm(moved, 1, WIDTH,
                                        &(ota_norm){.epsilon = 0.25 * scales[k] * scales[k]}, other,
-                                       NULL, NULL),
+                                       NULL, NULL, NULL),
                          OTA_OK);
         spec_check("TOT-56", largest_difference(y, other, WIDTH), 16.0 * u64);
     }
     /* A shift that adds no rounding of its own leaves none. */
     for (int i = 0; i < WIDTH; i++) u[i] = 1.25 * (i % 11) - 3.0;
     for (int i = 0; i < WIDTH; i++) moved[i] = u[i] + 0x1p30;
-    assert_int_equal(ota_layernorm(u, 1, WIDTH, &(ota_norm){.epsilon = 0.25}, y, NULL, NULL),
+    assert_int_equal(ota_layernorm(u, 1, WIDTH, &(ota_norm){.epsilon = 0.25}, y, NULL, NULL, NULL),
                      OTA_OK);
     assert_int_equal(
-        ota_layernorm(moved, 1, WIDTH, &(ota_norm){.epsilon = 0.25}, other, NULL, NULL), OTA_OK);
+        ota_layernorm(moved, 1, WIDTH, &(ota_norm){.epsilon = 0.25}, other, NULL, NULL, NULL),
+        OTA_OK);
     spec_check("TOT-56", largest_difference(y, other, WIDTH), 16.0 * u64);
     /* So long that its square overflows. */
     for (int i = 0; i < WIDTH; i++) moved[i] = 0x1p900 * u[i];
     assert_int_equal(
-        ota_layernorm(moved, 1, WIDTH, &(ota_norm){.epsilon = 1e-5}, other, NULL, NULL), OTA_OK);
-    assert_int_equal(ota_layernorm(u, 1, WIDTH, &(ota_norm){.epsilon = 1e-300}, y, NULL, NULL),
-                     OTA_OK);
+        ota_layernorm(moved, 1, WIDTH, &(ota_norm){.epsilon = 1e-5}, other, NULL, NULL, NULL),
+        OTA_OK);
+    assert_int_equal(
+        ota_layernorm(u, 1, WIDTH, &(ota_norm){.epsilon = 1e-300}, y, NULL, NULL, NULL), OTA_OK);
     spec_check("TOT-56", largest_difference(y, other, WIDTH), 16.0 * u64);
 }
 
@@ -104,7 +109,7 @@ static double normalised_entry(void *context) {
     normalised *a = context;
     double y[16];
     assert_int_equal(
-        ota_layernorm(a->u, 1, a->width, &(ota_norm){.epsilon = a->epsilon}, y, NULL, NULL),
+        ota_layernorm(a->u, 1, a->width, &(ota_norm){.epsilon = a->epsilon}, y, NULL, NULL, NULL),
         OTA_OK);
     return y[a->entry];
 }
@@ -120,7 +125,8 @@ static void layernorm_jacobian(void **unused) {
         normalised a = {.width = table[n].width, .epsilon = table[n].epsilon};
         double jacobian[16 * 16], worst = 0.0;
         for (int k = 0; k < a.width; k++) a.u[k] = 3.0 + 2.0 * normal(&state);
-        assert_int_equal(ota_layernorm_jacobian(a.u, a.width, a.epsilon, jacobian, NULL), OTA_OK);
+        assert_int_equal(ota_layernorm_jacobian(a.u, a.width, a.epsilon, jacobian, NULL, NULL),
+                         OTA_OK);
         for (int j = 0; j < a.width; j++) {
             for (a.entry = 0; a.entry < a.width; a.entry++)
                 worst = fmax(worst, fabs(derivative(normalised_entry, &a, &a.u[j], 1e-4) -
@@ -145,7 +151,7 @@ static double weighed_norm_value(void *context) {
                                    &(ota_norm){.gamma = a->affine ? a->gamma : NULL,
                                                .beta = a->affine ? a->beta : NULL,
                                                .epsilon = 1e-3},
-                                   y, NULL, NULL),
+                                   y, NULL, NULL, NULL),
                      OTA_OK);
     for (int k = 0; k < COUNT; k++) sum += a->dy[k] * y[k];
     return sum;
@@ -172,7 +178,7 @@ static void layernorm_backward(void **unused) {
         assert_int_equal(
             ota_layernorm_backward(
                 a.u, ROWS, WIDTH, &(ota_norm){.gamma = a.affine ? a.gamma : NULL, .epsilon = 1e-3},
-                &(ota_norm_gradients){.dy = a.dy, .du = du, .dgamma = dgamma, .dbeta = dbeta},
+                &(ota_norm_gradients){.dy = a.dy, .du = du, .dgamma = dgamma, .dbeta = dbeta}, NULL,
                 NULL),
             OTA_OK);
         spec_check("TOT-57", worst_gradient(&a, a.u, du, COUNT), 8e-10);
@@ -181,7 +187,7 @@ static void layernorm_backward(void **unused) {
         spec_check("TOT-57", worst_gradient(&a, a.beta, dbeta, WIDTH), 8e-10);
         /* Row by row it is J Gamma dy, and J is symmetric. */
         double jacobian[WIDTH * WIDTH], wanted[WIDTH];
-        assert_int_equal(ota_layernorm_jacobian(a.u, WIDTH, 1e-3, jacobian, NULL), OTA_OK);
+        assert_int_equal(ota_layernorm_jacobian(a.u, WIDTH, 1e-3, jacobian, NULL, NULL), OTA_OK);
         for (int i = 0; i < WIDTH; i++) {
             wanted[i] = 0.0;
             for (int j = 0; j < WIDTH; j++)
@@ -189,10 +195,10 @@ static void layernorm_backward(void **unused) {
         }
         spec_check("TOT-57", largest_difference(wanted, du, WIDTH), 64.0 * u64);
     }
-    assert_int_equal(ota_layernorm_backward(a.u, ROWS, WIDTH,
-                                            &(ota_norm){.gamma = a.gamma, .epsilon = 1e-3},
-                                            &(ota_norm_gradients){.dy = a.dy, .du = du}, NULL),
-                     OTA_OK);
+    assert_int_equal(
+        ota_layernorm_backward(a.u, ROWS, WIDTH, &(ota_norm){.gamma = a.gamma, .epsilon = 1e-3},
+                               &(ota_norm_gradients){.dy = a.dy, .du = du}, NULL, NULL),
+        OTA_OK);
 }
 
 static void apply(const double *matrix, const double *x, double *y, int size) {
@@ -216,8 +222,9 @@ static void layernorm_eigenvectors(void **unused) {
         for (int k = 0; k < SIZE; k++) mean += u[k] / (double)SIZE;
         for (int k = 0; k < SIZE; k++) c[k] = u[k] - mean;
         for (int k = 0; k < SIZE; k++) length += c[k] * c[k];
-        assert_int_equal(ota_layernorm_jacobian(u, SIZE, epsilon, jacobian, NULL), OTA_OK);
-        assert_int_equal(ota_layernorm_geometry(u, SIZE, NULL, epsilon, workspace, &spectrum, NULL),
+        assert_int_equal(ota_layernorm_jacobian(u, SIZE, epsilon, jacobian, NULL, NULL), OTA_OK);
+        assert_int_equal(ota_layernorm_geometry(u, SIZE, &(ota_norm){.epsilon = epsilon}, workspace,
+                                                &spectrum, NULL, NULL),
                          OTA_OK);
         apply(jacobian, c, y, SIZE);
         for (int k = 0; k < SIZE; k++) wanted[k] = spectrum.parallel * c[k];
@@ -248,7 +255,8 @@ static void layernorm_eigenvectors(void **unused) {
     double flat[SIZE], workspace[SIZE];
     ota_layernorm_spectrum spectrum;
     for (int k = 0; k < SIZE; k++) flat[k] = 0.1;
-    assert_int_equal(ota_layernorm_geometry(flat, SIZE, NULL, 1e-5, workspace, &spectrum, NULL),
+    assert_int_equal(ota_layernorm_geometry(flat, SIZE, &(ota_norm){.epsilon = 1e-5}, workspace,
+                                            &spectrum, NULL, NULL),
                      OTA_OK);
     assert_int_equal(spectrum.perpendicular_count, SIZE - 1);
     assert_true(isnan(spectrum.parallel));
@@ -258,7 +266,8 @@ static void layernorm_eigenvectors(void **unused) {
     /* What differs by more than rounding could make it has a direction of its own: length 15.5 x 2^-52 against
      * an allowance of 16 x 2^-53. */
     for (int k = 0; k < SIZE; k++) flat[k] = k == 0 ? 1.0 + 0x1p-48 : 1.0;
-    assert_int_equal(ota_layernorm_geometry(flat, SIZE, NULL, 1e-5, workspace, &spectrum, NULL),
+    assert_int_equal(ota_layernorm_geometry(flat, SIZE, &(ota_norm){.epsilon = 1e-5}, workspace,
+                                            &spectrum, NULL, NULL),
                      OTA_OK);
     assert_int_equal(spectrum.perpendicular_count, SIZE - 2);
     const bool parallel_known = !isnan(spectrum.parallel);
@@ -296,9 +305,11 @@ static void layernorm_lipschitz(void **unused) {
         fill(&state, u, width, 1.0);
         fill(&state, gamma, width, 1.0);
         if (trial % 4 == 0) gamma[0] = 0.0;
-        assert_int_equal(ota_layernorm_jacobian(u, width, epsilon, jacobian, NULL), OTA_OK);
-        assert_int_equal(
-            ota_layernorm_geometry(u, width, gamma, epsilon, workspace, &spectrum, NULL), OTA_OK);
+        assert_int_equal(ota_layernorm_jacobian(u, width, epsilon, jacobian, NULL, NULL), OTA_OK);
+        assert_int_equal(ota_layernorm_geometry(u, width,
+                                                &(ota_norm){.gamma = gamma, .epsilon = epsilon},
+                                                workspace, &spectrum, NULL, NULL),
+                         OTA_OK);
         const double measured = power_norm(jacobian, gamma, width, &state);
         /* At two features J is all cancellation, the formula is not. */
         const double slack = width == 2 ? 1e-9 * spectrum.printed : 1e-7 * spectrum.exact;
@@ -314,7 +325,9 @@ static void layernorm_lipschitz(void **unused) {
     const double u[4] = {1, 2, 3, 4}, first[4] = {1, 0, 0, 0};
     double workspace[4], c1 = -1.5, sigma = sqrt(1.25 + 1e-5);
     ota_layernorm_spectrum spectrum;
-    assert_int_equal(ota_layernorm_geometry(u, 4, first, 1e-5, workspace, &spectrum, NULL), OTA_OK);
+    assert_int_equal(ota_layernorm_geometry(u, 4, &(ota_norm){.gamma = first, .epsilon = 1e-5},
+                                            workspace, &spectrum, NULL, NULL),
+                     OTA_OK);
     const double kept = 1e-5 / (sigma * sigma);
     const double wanted = sqrt(1.0 - 0.25 - c1 * c1 / 5.0 * (1.0 - kept * kept)) / sigma;
     spec_check("TOT-59", fabs(spectrum.exact - wanted), 1e-14);
@@ -323,13 +336,15 @@ static void layernorm_lipschitz(void **unused) {
     spec_check_true("TOT-59", spectrum.printed > 1.8 * spectrum.exact);
     /* Two features: c is all of 1^perp, so the printed value is short of the truth by epsilon / sigma^2. */
     const double pair[2] = {1, 4};
-    assert_int_equal(ota_layernorm_geometry(pair, 2, NULL, 1e-5, workspace, &spectrum, NULL),
+    assert_int_equal(ota_layernorm_geometry(pair, 2, &(ota_norm){.epsilon = 1e-5}, workspace,
+                                            &spectrum, NULL, NULL),
                      OTA_OK);
     spec_check("TOT-59", fabs(spectrum.exact / spectrum.parallel - 1.0), 4.0 * u64);
     spec_check_true("TOT-59", spectrum.printed > 1e4 * spectrum.exact);
     spec_check("TOT-59", fabs(spectrum.global_printed - 316.227766016838), 1e-11);
     spec_check("TOT-59", fabs(spectrum.global_exact - 316.227766016838), 1e-11);
-    assert_int_equal(ota_layernorm_geometry(pair, 1, NULL, 1e-5, workspace, &spectrum, NULL),
+    assert_int_equal(ota_layernorm_geometry(pair, 1, &(ota_norm){.epsilon = 1e-5}, workspace,
+                                            &spectrum, NULL, NULL),
                      OTA_OK);
     assert_true(spectrum.exact == 0.0 && spectrum.perpendicular_count == 0);
 }
@@ -348,8 +363,10 @@ static void layernorm_pairs(void **unused) {
         /* Also through the middle of the sphere, where the constant along the way is largest. */
         for (int k = 0; k < SIZE; k++) v[k] = trial % 3 == 0 ? -u[k] : u[k] + step * normal(&state);
         ota_change change;
-        assert_int_equal(ota_layernorm_change(u, v, SIZE, trial % 2 == 0 ? NULL : gamma, 1e-5,
-                                              workspace, &change, NULL),
+        assert_int_equal(ota_layernorm_change(
+                             u, v, SIZE,
+                             &(ota_norm){.gamma = trial % 2 == 0 ? NULL : gamma, .epsilon = 1e-5},
+                             workspace, &change, NULL, NULL),
                          OTA_OK);
         looser = fmax(looser, change.sharp / change.printed);
         tightest = fmax(tightest, change.sharp_ratio);
@@ -380,7 +397,7 @@ static void absolute_positions(void **unused) {
                                                                   .query_weights = wq,
                                                                   .key_weights = wk,
                                                                   .temperature = temperature},
-                                        workspace, costs, parts, NULL),
+                                        workspace, costs, parts, NULL, NULL),
                      OTA_OK);
     for (int i = 0; i < TOKENS; i++) {
         for (int j = 0; j < TOKENS; j++) {
@@ -414,7 +431,7 @@ static void absolute_positions(void **unused) {
                                                                   .query_weights = wq,
                                                                   .key_weights = wk,
                                                                   .temperature = temperature},
-                                        workspace, costs, swapped, NULL),
+                                        workspace, costs, swapped, NULL, NULL),
                      OTA_OK);
     spec_check("TOT-49", largest_difference(swapped + PAIRS, parts + 2 * PAIRS, PAIRS), 1e-15);
 }
@@ -467,7 +484,7 @@ static void relative_bias(void **unused) {
                                                                       .bias = b,
                                                                       .temperature = temperature,
                                                                       .place = table[n].place},
-                                            costs, NULL),
+                                            costs, NULL, NULL),
                          OTA_OK);
         for (int i = 0; i < QUERIES; i++) {
             for (int j = 0; j < KEYS; j++) {
@@ -503,7 +520,7 @@ static void rotary_positions(void **unused) {
     const ota_array rows = ota_array_of(turned, OTA_F64, 1, 1, LENGTH, SIZE);
     assert_int_equal(ota_rope(&rows, 3, 0.0, NULL), OTA_OK);
     for (int i = 0; i < LENGTH; i++) {
-        assert_int_equal(ota_rope_matrix(SIZE, 3.0 + i, 0.0, rotation, NULL), OTA_OK);
+        assert_int_equal(ota_rope_matrix(SIZE, 3.0 + i, 0.0, rotation, NULL, NULL), OTA_OK);
         apply(rotation, x + i * SIZE, wanted, SIZE);
         spec_check("TOT-51", largest_difference(turned + i * SIZE, wanted, SIZE), 16.0 * u64);
         double before = 0.0, after = 0.0;
@@ -514,7 +531,7 @@ static void rotary_positions(void **unused) {
         spec_check("TOT-51", fabs(sqrt(after / before) - 1.0), 1e-15);
     }
     /* Angles and orientation from the definition: pair k turns by position * 10000^(-2k/SIZE). */
-    assert_int_equal(ota_rope_matrix(SIZE, 5.0, 0.0, rotation, NULL), OTA_OK);
+    assert_int_equal(ota_rope_matrix(SIZE, 5.0, 0.0, rotation, NULL, NULL), OTA_OK);
     for (int k = 0; k < SIZE / 2; k++) {
         const double angle = 5.0 * pow(10000.0, -2.0 * k / (double)SIZE),
                      *block = rotation + 2 * k * (SIZE + 1);
@@ -524,9 +541,9 @@ static void rotary_positions(void **unused) {
     }
     /* R(s)^T R(t) = R(t - s) */
     double first[SIZE * SIZE], second[SIZE * SIZE], both[SIZE * SIZE];
-    assert_int_equal(ota_rope_matrix(SIZE, 5.0, 0.0, first, NULL), OTA_OK);
-    assert_int_equal(ota_rope_matrix(SIZE, 17.0, 0.0, second, NULL), OTA_OK);
-    assert_int_equal(ota_rope_matrix(SIZE, 12.0, 0.0, rotation, NULL), OTA_OK);
+    assert_int_equal(ota_rope_matrix(SIZE, 5.0, 0.0, first, NULL, NULL), OTA_OK);
+    assert_int_equal(ota_rope_matrix(SIZE, 17.0, 0.0, second, NULL, NULL), OTA_OK);
+    assert_int_equal(ota_rope_matrix(SIZE, 12.0, 0.0, rotation, NULL, NULL), OTA_OK);
     for (int i = 0; i < SIZE; i++) {
         for (int j = 0; j < SIZE; j++) {
             both[i * SIZE + j] = 0.0;
@@ -579,7 +596,8 @@ static void alibi(void **unused) {
     ota_alibi_slopes(1, &slope);
     slope *= 64.0;
     for (int causal = 0; causal < 2; causal++) {
-        assert_int_equal(ota_alibi_bias(slope, TOKENS, TOKENS, 0, causal, bias, NULL), OTA_OK);
+        assert_int_equal(ota_alibi_bias(slope, TOKENS, TOKENS, 0, causal, bias, NULL, NULL),
+                         OTA_OK);
         for (int i = 0; i < TOKENS; i++) {
             for (int j = 0; j < TOKENS; j++) {
                 const double expected = causal && j > i ? -(double)INFINITY : -slope * abs(i - j);
@@ -599,7 +617,7 @@ static void alibi(void **unused) {
     }
     /* An offset moves the queries along. */
     double shifted[2 * 6];
-    assert_int_equal(ota_alibi_bias(0.5, 2, 6, 4, 1, shifted, NULL), OTA_OK);
+    assert_int_equal(ota_alibi_bias(0.5, 2, 6, 4, 1, shifted, NULL, NULL), OTA_OK);
     static const double rows[12] = {-2, -1.5, -1, -0.5, 0, -INFINITY, -2.5, -2, -1.5, -1, -0.5, 0};
     for (int i = 0; i < 12; i++) spec_check_true("LIT-32", shifted[i] == rows[i]);
 }
@@ -614,7 +632,7 @@ static void context_vector(void **unused) {
     fill(&state, v, KEYS * VALUES, 1.0);
     for (int j = 0; j < KEYS; j++) total += p[j] = exp(2.0 * normal(&state));
     for (int j = 0; j < KEYS; j++) p[j] /= total;
-    assert_int_equal(ota_context(p, v, KEYS, VALUES, c, NULL), OTA_OK);
+    assert_int_equal(ota_context(p, v, KEYS, VALUES, c, NULL, NULL), OTA_OK);
     double scores[KEYS], out[VALUES];
     for (int j = 0; j < KEYS; j++) scores[j] = log(p[j]);
     ota_problem problem = {.size = sizeof problem,
@@ -689,7 +707,7 @@ static void chain_rule(void **unused) {
                                 .dout = a.dout,
                                 .dp = dp,
                                 .dv = dv};
-        assert_int_equal(ota_head_chain_rule(&chain, NULL), OTA_OK);
+        assert_int_equal(ota_head_chain_rule(&chain, NULL, NULL), OTA_OK);
         /* Softmax between the two: dS = P * (dP - <P, dP>). */
         for (int i = 0; i < CHAIN_QUERIES; i++) {
             const double *p = a.p + i * CHAIN_KEYS, *row = dp + i * CHAIN_KEYS;
@@ -708,7 +726,7 @@ static void chain_rule(void **unused) {
                                .dscores = dscores,
                                .dq = dq,
                                .dk = dk};
-        assert_int_equal(ota_head_chain_rule(&rest, NULL), OTA_OK);
+        assert_int_equal(ota_head_chain_rule(&rest, NULL, NULL), OTA_OK);
         spec_check("LIT-21", worst_of_head(&a, a.q, dq, CHAIN_QUERIES * CHAIN_WIDTH), 1e-7);
         spec_check("LIT-21", worst_of_head(&a, a.k, dk, CHAIN_KEYS * CHAIN_WIDTH), 1e-7);
         spec_check("LIT-21", worst_of_head(&a, a.v, dv, CHAIN_KEYS * CHAIN_VALUES), 1e-7);
@@ -723,26 +741,30 @@ static void bad_input(void **unused) {
     ota_change change;
     ota_layernorm_spectrum spectrum;
     double x[4] = {1, 2, 3, 4}, bad[4] = {1, NAN, 3, 4}, y[16], w[16];
-    REFUSED(ota_layernorm(x, 0, 4, &(ota_norm){.epsilon = 1e-5}, y, NULL, &error), OTA_EINVAL,
+    REFUSED(ota_layernorm(x, 0, 4, &(ota_norm){.epsilon = 1e-5}, y, NULL, NULL, &error), OTA_EINVAL,
             "rows");
-    REFUSED(ota_layernorm(x, 1, 0, &(ota_norm){.epsilon = 1e-5}, y, NULL, &error), OTA_EINVAL,
+    REFUSED(ota_layernorm(x, 1, 0, &(ota_norm){.epsilon = 1e-5}, y, NULL, NULL, &error), OTA_EINVAL,
             "width");
-    REFUSED(ota_layernorm(x, 1, 4, &(ota_norm){.gamma = NULL}, y, NULL, &error), OTA_EINVAL,
+    REFUSED(ota_layernorm(x, 1, 4, &(ota_norm){.gamma = NULL}, y, NULL, NULL, &error), OTA_EINVAL,
             "epsilon");
-    REFUSED(ota_layernorm(bad, 1, 4, &(ota_norm){.epsilon = 1e-5}, y, NULL, &error), OTA_EINVAL,
-            "u");
-    REFUSED(ota_layernorm(x, 1, 4, &(ota_norm){.gamma = bad, .epsilon = 1e-5}, y, NULL, &error),
-            OTA_EINVAL, "gamma");
-    REFUSED(ota_layernorm(x, 1, 4, &(ota_norm){.beta = bad, .epsilon = 1e-5}, y, NULL, &error),
-            OTA_EINVAL, "beta");
-    REFUSED(ota_layernorm(x, INT64_MAX / 2, 4, &(ota_norm){.epsilon = 1e-5}, y, NULL, &error),
+    REFUSED(ota_layernorm(bad, 1, 4, &(ota_norm){.epsilon = 1e-5}, y, NULL, NULL, &error),
+            OTA_EINVAL, "u");
+    REFUSED(
+        ota_layernorm(x, 1, 4, &(ota_norm){.gamma = bad, .epsilon = 1e-5}, y, NULL, NULL, &error),
+        OTA_EINVAL, "gamma");
+    REFUSED(
+        ota_layernorm(x, 1, 4, &(ota_norm){.beta = bad, .epsilon = 1e-5}, y, NULL, NULL, &error),
+        OTA_EINVAL, "beta");
+    REFUSED(ota_layernorm(x, INT64_MAX / 2, 4, &(ota_norm){.epsilon = 1e-5}, y, NULL, NULL, &error),
             OTA_EOVERFLOW, "u");
     REFUSED(ota_layernorm_backward(x, 1, 4, &(ota_norm){.epsilon = 1e-5},
-                                   &(ota_norm_gradients){.dy = bad, .du = y}, &error),
+                                   &(ota_norm_gradients){.dy = bad, .du = y}, NULL, &error),
             OTA_EINVAL, "dy");
-    REFUSED(ota_layernorm_jacobian(bad, 4, 1e-5, y, &error), OTA_EINVAL, "u");
-    REFUSED(ota_layernorm_geometry(x, 4, NULL, NAN, w, &spectrum, &error), OTA_EINVAL, "epsilon");
-    REFUSED(ota_layernorm_change(x, bad, 4, NULL, 1e-5, w, &change, &error), OTA_EINVAL, "v");
+    REFUSED(ota_layernorm_jacobian(bad, 4, 1e-5, y, NULL, &error), OTA_EINVAL, "u");
+    REFUSED(ota_layernorm_geometry(x, 4, &(ota_norm){.epsilon = NAN}, w, &spectrum, NULL, &error),
+            OTA_EINVAL, "epsilon");
+    REFUSED(ota_layernorm_change(x, bad, 4, &(ota_norm){.epsilon = 1e-5}, w, &change, NULL, &error),
+            OTA_EINVAL, "v");
     REFUSED(ota_absolute_costs(&(ota_absolute_positions){.tokens = 2,
                                                          .head_width = 2,
                                                          .x = x,
@@ -750,7 +772,7 @@ static void bad_input(void **unused) {
                                                          .query_weights = x,
                                                          .key_weights = x,
                                                          .temperature = 1.0},
-                               w, y, NULL, &error),
+                               w, y, NULL, NULL, &error),
             OTA_EINVAL, "width");
     REFUSED(ota_absolute_costs(&(ota_absolute_positions){.tokens = 2,
                                                          .width = 2,
@@ -759,7 +781,7 @@ static void bad_input(void **unused) {
                                                          .positions = x,
                                                          .query_weights = x,
                                                          .key_weights = x},
-                               w, y, NULL, &error),
+                               w, y, NULL, NULL, &error),
             OTA_EINVAL, "temperature");
     REFUSED(ota_absolute_costs(&(ota_absolute_positions){.tokens = 2,
                                                          .width = 2,
@@ -769,7 +791,7 @@ static void bad_input(void **unused) {
                                                          .query_weights = x,
                                                          .key_weights = bad,
                                                          .temperature = 1.0},
-                               w, y, NULL, &error),
+                               w, y, NULL, NULL, &error),
             OTA_EINVAL, "key_weights");
     REFUSED(ota_relative_costs(&(ota_relative_positions){.queries = 2,
                                                          .keys = 2,
@@ -778,31 +800,31 @@ static void bad_input(void **unused) {
                                                          .k = x,
                                                          .bias = bad,
                                                          .temperature = 1.0},
-                               y, &error),
+                               y, NULL, &error),
             OTA_EINVAL, "bias");
-    REFUSED(ota_alibi_bias(INFINITY, 2, 2, 0, 0, y, &error), OTA_EINVAL, "slope");
-    REFUSED(ota_rope_matrix(3, 1.0, 0.0, y, &error), OTA_EINVAL, "width");
-    REFUSED(ota_rope_matrix(4, 1.0, -1.0, y, &error), OTA_EINVAL, "base");
-    REFUSED(ota_context(x, x, 4, 1, y, &error), OTA_EINVAL, "p");
+    REFUSED(ota_alibi_bias(INFINITY, 2, 2, 0, 0, y, NULL, &error), OTA_EINVAL, "slope");
+    REFUSED(ota_rope_matrix(3, 1.0, 0.0, y, NULL, &error), OTA_EINVAL, "width");
+    REFUSED(ota_rope_matrix(4, 1.0, -1.0, y, NULL, &error), OTA_EINVAL, "base");
+    REFUSED(ota_context(x, x, 4, 1, y, NULL, &error), OTA_EINVAL, "p");
     double negative[2] = {1.5, -0.5};
-    REFUSED(ota_context(negative, x, 2, 2, y, &error), OTA_EINVAL, "p");
+    REFUSED(ota_context(negative, x, 2, 2, y, NULL, &error), OTA_EINVAL, "p");
     ota_head_chain chain = {
         .queries = 2, .keys = 2, .width = 2, .values_width = 2, .dq = y, .k = x};
-    REFUSED(ota_head_chain_rule(&chain, &error), OTA_EINVAL, "chain");
+    REFUSED(ota_head_chain_rule(&chain, NULL, &error), OTA_EINVAL, "chain");
     chain.dscores = bad;
-    REFUSED(ota_head_chain_rule(&chain, &error), OTA_EINVAL, "dscores");
+    REFUSED(ota_head_chain_rule(&chain, NULL, &error), OTA_EINVAL, "dscores");
     chain.dscores = x;
     const double scales[] = {NAN, INFINITY, -INFINITY};
     for (int k = 0; k < 3; k++) {
         chain.scale = scales[k];
-        REFUSED(ota_head_chain_rule(&chain, &error), OTA_EINVAL, "scale");
+        REFUSED(ota_head_chain_rule(&chain, NULL, &error), OTA_EINVAL, "scale");
     }
     /* A weight may be 0. */
     const double first[2] = {0.0, 1.0};
-    assert_int_equal(ota_context(first, x, 2, 2, y, &error), OTA_OK);
+    assert_int_equal(ota_context(first, x, 2, 2, y, NULL, &error), OTA_OK);
     assert_true(y[0] == x[2] && y[1] == x[3]);
     chain.keys = 0;
-    REFUSED(ota_head_chain_rule(&chain, &error), OTA_EINVAL, "keys");
+    REFUSED(ota_head_chain_rule(&chain, NULL, &error), OTA_EINVAL, "keys");
 }
 
 TEST_FILE(test_layers) {

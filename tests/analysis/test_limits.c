@@ -1,4 +1,4 @@
-/* test_limits.c: every call of the analysis ends soon after the deadline of its thread, at sizes where it takes many times
+/* test_limits.c: every call of the analysis ends soon after its deadline, at sizes where it takes many times
  * longer, and after the flag.
  *
  * The clock counts computation of the one thread that there is (work_clock.h). */
@@ -37,12 +37,19 @@ static double numbers[MOST], share[MOST], rows[MOST], even[MOST], out[2 * MOST];
 static float narrow[MOST / 2];
 static int64_t places[2 * MOST];
 static ota_error error;
+/* What the calls below are told: of the analysis, of a plan. */
+static ota_analysis_options limits = {.size = sizeof limits};
+static ota_options one_thread = {.size = sizeof one_thread, .threads = 1};
+static void limit(const int *cancel, int64_t deadline_ns) {
+    limits.cancel = one_thread.cancel = cancel;
+    limits.deadline_ns = one_thread.deadline_ns = deadline_ns;
+}
 
 /* ---- one row ---------------------------------------------------------------------------------- */
 
 static ota_status hamming(void) {
     ota_hamming_result r;
-    return ota_hamming(share, share, MOST, 0.5, NULL, &r, &error);
+    return ota_hamming(share, share, MOST, 0.5, NULL, &r, &limits, &error);
 }
 static ota_status hamming_sinkhorn(void) {
     const ota_hamming_options o = {.size = sizeof o,
@@ -51,83 +58,88 @@ static ota_status hamming_sinkhorn(void) {
                                    .u = out,
                                    .v = out + MOST};
     ota_hamming_result r;
-    return ota_hamming(share, rows, WIDE, 0.05, &o, &r, &error);
+    return ota_hamming(share, rows, WIDE, 0.05, &o, &r, &limits, &error);
 }
 static ota_status divergence(void) {
     ota_divergence d;
-    return ota_divergence_of(share, share, MOST, &d, &error);
+    return ota_divergence_of(share, share, MOST, &d, &limits, &error);
 }
 static ota_status divergence_of_logits(void) {
     ota_divergence d;
-    return ota_divergence_of_logits(numbers, share, OTA_F64, MOST, 1.0, &d, &error);
+    return ota_divergence_of_logits(numbers, share, OTA_F64, MOST, 1.0, &d, &limits, &error);
 }
 static ota_status tail(void) {
     ota_tail t;
-    return ota_tail_of(numbers, OTA_F64, MOST, 1.0, &t, &error);
+    return ota_tail_of(numbers, OTA_F64, MOST, 1.0, &t, &limits, &error);
 }
 static ota_status logit_change(void) {
     ota_logit_change c;
-    return ota_logit_change_of(numbers, share, OTA_F64, MOST, &c, &error);
+    return ota_logit_change_of(numbers, share, OTA_F64, MOST, &c, &limits, &error);
 }
 static ota_status rank_change(void) {
     double spearman;
     ota_rank_change c = {.spearman = &spearman};
-    return ota_rank_change_of(numbers, rows, OTA_F64, MOST, &c, &error);
+    return ota_rank_change_of(numbers, rows, OTA_F64, MOST, &c, &limits, &error);
 }
 static ota_status state_change(void) {
     ota_state_change c;
-    return ota_state_change_of(numbers, share, OTA_F64, MOST, &c, &error);
+    return ota_state_change_of(numbers, share, OTA_F64, MOST, &c, &limits, &error);
 }
 static ota_status summary(void) {
     ota_summary s;
-    return ota_summary_of(numbers, MOST, &s, &error);
+    return ota_summary_of(numbers, MOST, &s, &limits, &error);
 }
 static ota_status potential(void) {
-    return ota_softmax_potential(numbers, MOST, 1.0, out, out + 1, &error);
+    return ota_softmax_potential(numbers, MOST, 1.0, out, out + 1, &limits, &error);
 }
 static ota_status objective(void) {
-    return ota_softmax_objective(share, numbers, MOST, 1.0, out, &error);
+    return ota_softmax_objective(share, numbers, MOST, 1.0, out, &limits, &error);
 }
-static ota_status dual(void) { return ota_softmax_dual(numbers, MOST, 1.0, 0.5, out, &error); }
+static ota_status dual(void) {
+    return ota_softmax_dual(numbers, MOST, 1.0, 0.5, out, &limits, &error);
+}
 static ota_status fenchel(void) {
     ota_fenchel f;
-    return ota_fenchel_of(share, numbers, MOST, 1.0, &f, &error);
+    return ota_fenchel_of(share, numbers, MOST, 1.0, &f, &limits, &error);
 }
 static ota_status advantage(void) {
-    return ota_advantage(share, numbers, MOST, 1.0, out, out + MOST, &error);
+    return ota_advantage(share, numbers, MOST, 1.0, out, out + MOST, &limits, &error);
 }
 static ota_status fisher_product(void) {
-    return ota_fisher_product(share, numbers, MOST, 1.0, out, &error);
+    return ota_fisher_product(share, numbers, MOST, 1.0, out, &limits, &error);
 }
 static ota_status fisher_matrix(void) {
-    return ota_fisher_matrix(rows, WIDE, 1.0, out, NULL, &error);
+    return ota_fisher_matrix(rows, WIDE, 1.0, out, NULL, &limits, &error);
 }
-static ota_status jacobian(void) { return ota_softmax_jacobian(rows, WIDE, 1.0, out, &error); }
+static ota_status jacobian(void) {
+    return ota_softmax_jacobian(rows, WIDE, 1.0, out, &limits, &error);
+}
 static ota_status natural_gradient(void) {
-    return ota_natural_gradient(share, numbers, MOST, 1.0, out, &error);
+    return ota_natural_gradient(share, numbers, MOST, 1.0, out, &limits, &error);
 }
 static ota_status lipschitz(void) {
     ota_lipschitz l;
-    return ota_lipschitz_of(numbers, share, OTA_F64, MOST, 1.0, &l, &error);
+    return ota_lipschitz_of(numbers, share, OTA_F64, MOST, 1.0, &l, &limits, &error);
 }
 static ota_status jacobian_norm(void) {
     double lower, upper;
-    return ota_jacobian_norm(share, MOST, &lower, &upper, &error);
+    return ota_jacobian_norm(share, MOST, &lower, &upper, &limits, &error);
 }
 static ota_status probe(void) {
     ota_probe p;
-    return ota_probe_of(numbers, OTA_F64, WIDE, WIDE, &p, &error);
+    return ota_probe_of(numbers, OTA_F64, WIDE, WIDE, &p, &limits, &error);
 }
 static ota_status saturation(void) {
     ota_saturation s;
-    return ota_saturation_of(numbers, share, OTA_F64, MOST, 1.0, &s, &error);
+    return ota_saturation_of(numbers, share, OTA_F64, MOST, 1.0, &s, &limits, &error);
 }
 static ota_status saturated_fraction(void) {
-    return ota_saturated_fraction(numbers, OTA_F64, WIDE, WIDE, 1.0, 1e-4, out, &error);
+    return ota_saturated_fraction(&(ota_matrix){numbers, OTA_F64, WIDE, WIDE}, 1.0, 1e-4, out,
+                                  &limits, &error);
 }
 static ota_status uniformity(void) {
     ota_uniformity u;
-    return ota_uniformity_of(numbers, OTA_F64, MOST, 1.0, &u, &error);
+    return ota_uniformity_of(numbers, OTA_F64, MOST, 1.0, &u, &limits, &error);
 }
 
 /* ---- couplings -------------------------------------------------------------------------------- */
@@ -138,14 +150,16 @@ static ota_status gauge_of(ota_gauge_rule rule, int64_t n, int64_t m) {
     const ota_gauge_options o = {.size = sizeof o, .rule = rule, .tolerance = 1e-300};
     const ota_gauge_matrix d = {.a = numbers, .type = OTA_F64, .rows = n, .columns = m};
     ota_gauge_result r;
-    return ota_gauge(&d, &o, NULL, &r, &error);
+    return ota_gauge(&d, &o, NULL, &r, &limits, &error);
 }
 static ota_status howard(void) { return gauge_of(OTA_GAUGE_HOWARD, WIDE, WIDE); }
 static ota_status howard_tall(void) { return gauge_of(OTA_GAUGE_HOWARD, MOST / FEW, FEW); }
 static ota_status howard_wide(void) { return gauge_of(OTA_GAUGE_HOWARD, FEW, MOST / FEW); }
 static ota_status midrange(void) { return gauge_of(OTA_GAUGE_MIDRANGE, WIDE, WIDE); }
-static ota_status rest(void) { return ota_gauge_rest(&square, numbers, share, out, &error); }
-static ota_status four_cycle(void) { return ota_gauge_four_cycle(&square, NULL, out, &error); }
+static ota_status rest(void) {
+    return ota_gauge_rest(&square, numbers, share, out, &limits, &error);
+}
+static ota_status four_cycle(void) { return ota_gauge_four_cycle(&square, out, &limits, &error); }
 static ota_status coherence(void) {
     const ota_gauge_chain c = {.layers = 8,
                                .rows = SOME,
@@ -154,69 +168,76 @@ static ota_status coherence(void) {
                                .moves = rows,
                                .row_shift = share,
                                .column_shift = share};
-    return ota_gauge_coherence(&c, out, out + SOME, &error);
+    return ota_gauge_coherence(&c, out, out + SOME, &limits, &error);
 }
-static ota_status compose(void) { return ota_compose(rows, rows, WIDE, WIDE, WIDE, out, &error); }
-static ota_status log_ratios(void) { return ota_log_ratios(rows, WIDE, WIDE, out, &error); }
+static ota_status compose(void) {
+    return ota_compose(rows, rows, WIDE, WIDE, WIDE, out, &limits, &error);
+}
+static ota_status log_ratios(void) {
+    return ota_log_ratios(rows, WIDE, WIDE, out, &limits, &error);
+}
 static ota_status rank(void) {
     int64_t found;
-    return ota_rank(out, WIDE, WIDE, 1e-300, out + MOST, &found, &error);
+    return ota_rank(out, WIDE, WIDE, 1e-300, out + MOST, &found, &limits, &error);
 }
-static ota_status hilbert(void) { return ota_hilbert(share, share, MOST, out, &error); }
-static ota_status hilbert_log(void) { return ota_hilbert_log(numbers, share, MOST, out, &error); }
+static ota_status hilbert(void) { return ota_hilbert(share, share, MOST, out, &limits, &error); }
+static ota_status hilbert_log(void) {
+    return ota_hilbert_log(numbers, share, MOST, out, &limits, &error);
+}
 static ota_status contraction(void) {
     ota_contraction c;
-    return ota_contraction_of(numbers, WIDE, WIDE, &c, &error);
+    return ota_contraction_of(numbers, WIDE, WIDE, &c, &limits, &error);
 }
 static ota_status scaling(void) {
     ota_scaling_run run = {.most = 100, .f = out, .g = out + MOST};
-    return ota_scaling(numbers, rows, rows, WIDE, WIDE, &run, &error);
+    return ota_scaling(numbers, rows, rows, WIDE, WIDE, &run, &limits, &error);
 }
-static ota_status rate(void) { return ota_rate_measured(share, MOST, out, &error); }
+static ota_status rate(void) { return ota_rate_measured(share, MOST, out, &limits, &error); }
 static ota_status coupling_spectrum(void) {
     ota_coupling_spectrum s;
-    return ota_coupling_spectrum_of(rows, WIDE, WIDE, 0, &s, &error);
+    return ota_coupling_spectrum_of(rows, WIDE, WIDE, 0, &s, &limits, &error);
 }
 static const ota_score_pair moved = {
     .scores = numbers, .perturbed = rows, .rows = WIDE, .columns = WIDE, .temperature = 1.0};
 static ota_status score_bounds(void) {
     ota_score_bounds b;
-    return ota_score_bounds_of(&moved, 1.0, NULL, &b, &error);
+    return ota_score_bounds_of(&moved, 1.0, NULL, &b, &limits, &error);
 }
 static ota_status score_change(void) {
     ota_score_change c;
-    return ota_score_change_of(&moved, rows, even, &c, &error);
+    return ota_score_change_of(&moved, rows, even, &c, &limits, &error);
 }
 static ota_status output_bounds(void) {
     const ota_score_bounds b = {.sharp = 1.0};
     ota_output_bounds o;
-    return ota_output_bounds_of(&b, numbers, rows, MOST / FEW, FEW, &o, &error);
+    return ota_output_bounds_of(&b, numbers, rows, MOST / FEW, FEW, &o, &limits, &error);
 }
-static ota_status row_norm(void) { return ota_row_norm(numbers, rows, WIDE, WIDE, out, &error); }
+static ota_status row_norm(void) {
+    return ota_row_norm(numbers, rows, WIDE, WIDE, out, &limits, &error);
+}
 static ota_status hull(void) {
-    return ota_hull_excess(numbers, rows, WIDE, WIDE, WIDE, out, &error);
+    return ota_hull_excess(numbers, rows, WIDE, WIDE, WIDE, out, &limits, &error);
 }
 static ota_status nonexpansion(void) {
     const ota_mixing mixing = {.coupling = rows, .rows = WIDE, .keys = WIDE, .alpha = 0.5};
-    return ota_nonexpansion(&mixing, numbers, even, WIDE, out, &error);
+    return ota_nonexpansion(&mixing, numbers, even, WIDE, out, &limits, &error);
 }
 static ota_status receiver(void) {
     ota_receiver r;
-    return ota_receiver_of(rows, WIDE, WIDE, out, &r, &error);
+    return ota_receiver_of(rows, WIDE, WIDE, out, &r, &limits, &error);
 }
 static ota_status mean_shift(void) {
-    return ota_mean_shift(share, numbers, WIDE, WIDE, WIDE, out, &error);
+    return ota_mean_shift(share, numbers, WIDE, WIDE, WIDE, out, &limits, &error);
 }
 static ota_status birkhoff(void) {
-    int64_t count;
-    return ota_birkhoff(even, WIDE, WIDE, out, places, &count, out + MOST, &error);
+    ota_permutations terms = {.capacity = WIDE, .weights = out, .columns = places};
+    return ota_birkhoff(even, WIDE, &terms, &limits, &error);
 }
 static ota_problem problem(void) {
     ota_problem p = {.size = sizeof p, .columns = OTA_COLUMNS_EXACT};
     p.scores = ota_array_of(numbers, OTA_F64, 1, 1, WIDE, WIDE);
     return p;
 }
-static const ota_options one_thread = {.size = sizeof one_thread, .threads = 1};
 static ota_status leak(void) {
     const ota_problem p = problem();
     return ota_causality_leak(&p, &one_thread, WIDE - 1, 1.0, out, &error);
@@ -232,33 +253,37 @@ static ota_status identify(void) {
 
 static const ota_norm plain_norm = {.epsilon = 1e-5};
 static ota_status layernorm(void) {
-    return ota_layernorm(numbers, WIDE, WIDE, &plain_norm, out, NULL, &error);
+    return ota_layernorm(numbers, WIDE, WIDE, &plain_norm, out, NULL, &limits, &error);
 }
 static ota_status layernorm_backward(void) {
     const ota_norm_gradients g = {.dy = rows, .du = out};
-    return ota_layernorm_backward(numbers, WIDE, WIDE, &plain_norm, &g, &error);
+    return ota_layernorm_backward(numbers, WIDE, WIDE, &plain_norm, &g, &limits, &error);
 }
 static ota_status layernorm_jacobian(void) {
-    return ota_layernorm_jacobian(numbers, WIDE, 1e-5, out, &error);
+    return ota_layernorm_jacobian(numbers, WIDE, 1e-5, out, &limits, &error);
 }
 static ota_status layernorm_geometry(void) {
     ota_layernorm_spectrum s;
-    return ota_layernorm_geometry(numbers, MOST, rows, 1e-5, out, &s, &error);
+    return ota_layernorm_geometry(numbers, MOST, &(ota_norm){.gamma = rows, .epsilon = 1e-5}, out,
+                                  &s, &limits, &error);
 }
 static ota_status layernorm_change(void) {
     ota_change c;
-    return ota_layernorm_change(numbers, rows, MOST, share, 1e-5, out, &c, &error);
+    return ota_layernorm_change(numbers, rows, MOST, &(ota_norm){.gamma = share, .epsilon = 1e-5},
+                                out, &c, &limits, &error);
 }
 static ota_status rmsnorm(void) {
-    return ota_rmsnorm(numbers, WIDE, WIDE, &plain_norm, out, NULL, &error);
+    return ota_rmsnorm(numbers, WIDE, WIDE, &plain_norm, out, NULL, &limits, &error);
 }
 static ota_status rmsnorm_geometry(void) {
     ota_layernorm_spectrum s;
-    return ota_rmsnorm_geometry(numbers, MOST, rows, 1e-5, &s, &error);
+    return ota_rmsnorm_geometry(numbers, MOST, &(ota_norm){.gamma = rows, .epsilon = 1e-5}, &s,
+                                &limits, &error);
 }
 static ota_status rmsnorm_change(void) {
     ota_change c;
-    return ota_rmsnorm_change(numbers, rows, MOST, share, 1e-5, &c, &error);
+    return ota_rmsnorm_change(numbers, rows, MOST, &(ota_norm){.gamma = share, .epsilon = 1e-5}, &c,
+                              &limits, &error);
 }
 static ota_status absolute_costs(void) {
     const ota_absolute_positions of = {.tokens = 1024,
@@ -269,7 +294,7 @@ static ota_status absolute_costs(void) {
                                        .query_weights = numbers,
                                        .key_weights = rows,
                                        .temperature = 1.0};
-    return ota_absolute_costs(&of, out, out + MOST, NULL, &error);
+    return ota_absolute_costs(&of, out, out + MOST, NULL, &limits, &error);
 }
 static ota_status relative_costs(void) {
     const ota_relative_positions of = {.queries = 1024,
@@ -279,11 +304,17 @@ static ota_status relative_costs(void) {
                                        .k = rows,
                                        .bias = share,
                                        .temperature = 1.0};
-    return ota_relative_costs(&of, out, &error);
+    return ota_relative_costs(&of, out, &limits, &error);
 }
-static ota_status alibi(void) { return ota_alibi_bias(0.5, WIDE, WIDE, 0, 1, out, &error); }
-static ota_status rope_matrix(void) { return ota_rope_matrix(WIDE, 3.0, 0.0, out, &error); }
-static ota_status context(void) { return ota_context(rows, numbers, WIDE, WIDE, out, &error); }
+static ota_status alibi(void) {
+    return ota_alibi_bias(0.5, WIDE, WIDE, 0, 1, out, &limits, &error);
+}
+static ota_status rope_matrix(void) {
+    return ota_rope_matrix(WIDE, 3.0, 0.0, out, &limits, &error);
+}
+static ota_status context(void) {
+    return ota_context(rows, numbers, WIDE, WIDE, out, &limits, &error);
+}
 static ota_status chain_rule(void) {
     const ota_head_chain chain = {.queries = 1024,
                                   .keys = 1024,
@@ -297,7 +328,7 @@ static ota_status chain_rule(void) {
                                   .dscores = rows,
                                   .dp = out,
                                   .dv = out + MOST};
-    return ota_head_chain_rule(&chain, &error);
+    return ota_head_chain_rule(&chain, &limits, &error);
 }
 static const ota_attention_layer layer = {.size = sizeof layer,
                                           .width = WIDE,
@@ -334,10 +365,10 @@ static ota_status block_change(void) {
     return ota_block_change(&b, numbers, share, TOKENS, room(), &c, &error);
 }
 static ota_status identity_core(void) {
-    return ota_identity_core(rows, numbers, WIDE, WIDE, 0.5, out, &error);
+    return ota_identity_core(rows, numbers, WIDE, WIDE, 0.5, out, &limits, &error);
 }
 static ota_status spectral_norm(void) {
-    return isnan(ota_spectral_norm(numbers, WIDE, WIDE, WIDE, out)) ? OTA_TIMEOUT : OTA_OK;
+    return isnan(ota_spectral_norm(numbers, WIDE, WIDE, WIDE, out, &limits)) ? OTA_TIMEOUT : OTA_OK;
 }
 
 /* ---- evolution -------------------------------------------------------------------------------- */
@@ -352,52 +383,54 @@ static ota_status evolve(void) {
                              .vocabulary = 1 << 17,
                              .logits = states,
                              .transitions = transitions};
-    return ota_evolve(&e, &error);
+    return ota_evolve(&e, &limits, &error);
 }
 static ota_status state_cloud(void) {
     ota_state_cloud c;
-    return ota_state_cloud_of(numbers, OTA_F64, WIDE, WIDE, 1, NULL, &c, &error);
+    return ota_state_cloud_of(&(ota_matrix){numbers, OTA_F64, WIDE, WIDE}, 1, NULL, &c, &limits,
+                              &error);
 }
 static ota_status pattern(void) {
     ota_pattern p;
-    return ota_pattern_of(rows, OTA_F64, WIDE, WIDE, 0.0, NULL, &p, &error);
+    return ota_pattern_of(&(ota_matrix){rows, OTA_F64, WIDE, WIDE}, 0.0, NULL, &p, &limits, &error);
 }
 static ota_status head_scores(void) {
     static int64_t ids[WIDE];
     const ota_head_view view = {
         .size = sizeof view, .weights = rows, .type = OTA_F64, .tokens = WIDE, .ids = ids};
     ota_head_scores scores;
-    return ota_head_scores_of(&view, &scores, &error);
+    return ota_head_scores_of(&view, &scores, &limits, &error);
 }
 static ota_status outliers(void) {
     ota_outlier largest[3];
-    return ota_outliers_of(numbers, OTA_F64, WIDE, WIDE, 3, largest, NULL, &error);
+    return ota_outliers_of(&(ota_matrix){numbers, OTA_F64, WIDE, WIDE}, 3, largest, NULL, &limits,
+                           &error);
 }
 static ota_status figure(void) {
     ota_figure f;
-    return ota_figure_of(numbers, MOST, 1, 100, 1, &f, &error);
+    return ota_figure_of(numbers, MOST, 1, 100, 1, &f, &limits, &error);
 }
 static ota_status tightness(void) {
     const ota_measured_changes c = {.l1 = share, .steps = rows, .count = MOST, .norm = 1.0};
     ota_tightness t;
-    return ota_tightness_of(&c, 1, 100, 1, NULL, &t, &error);
+    return ota_tightness_of(&c, 1, 100, 1, NULL, &t, &limits, &error);
 }
 static ota_status power_law(void) {
     ota_power_law law;
-    return ota_power_law_of(share, rows, MOST, &law, &error);
+    return ota_power_law_of(share, rows, MOST, &law, &limits, &error);
 }
 static ota_status trend(void) {
     ota_trend t;
-    return ota_trend_of(numbers, MOST, &t, &error);
+    return ota_trend_of(numbers, MOST, &t, &limits, &error);
 }
 static ota_status events(void) {
     ota_event_summary s;
     return ota_events_of((const uint8_t *)(const void *)numbers, WIDE, 4 * WIDE, NULL, NULL, &s,
-                         &error);
+                         &limits, &error);
 }
 static ota_status phi(void) {
     const uint8_t *const bytes = (const uint8_t *)(const void *)numbers;
-    return ota_phi_of(bytes, bytes + 1, MOST, out, &error);
+    return ota_phi_of(bytes, bytes + 1, MOST, out, &limits, &error);
 }
 
 /* ---- all of them ------------------------------------------------------------------------------ */
@@ -506,7 +539,7 @@ static void calls_end_at_the_deadline(void **unused) {
             for (int trial = 0; trial < TRIALS && best > allowed; trial++) {
                 memcpy(out, numbers, sizeof numbers);
                 const int64_t deadline = __wrap_ota_now_ns() + befores[b];
-                ota_analysis_limits(NULL, deadline);
+                limit(NULL, deadline);
                 const ota_status status = calls[k].run();
                 const int64_t late = __wrap_ota_now_ns() - deadline;
                 /* What is done in time is none that had to be ended. */
@@ -522,14 +555,14 @@ static void calls_end_at_the_deadline(void **unused) {
             slow++;
         }
     }
-    ota_analysis_limits(NULL, 0);
+    limit(NULL, 0);
     assert_int_equal(slow, 0);
 }
 
 static void calls_end_at_the_flag(void **unused) {
     (void)unused;
     const int up = 1;
-    ota_analysis_limits(&up, 0);
+    limit(&up, 0);
     for (int k = 0; k < CALLS; k++) {
         if (calls[k].run == spectral_norm) continue;
         memset(&error, 0, sizeof error);
@@ -537,7 +570,26 @@ static void calls_end_at_the_flag(void **unused) {
         if (status != OTA_CANCELLED) fail_msg("%s: status %d", calls[k].name, (int)status);
         if (error.message[0] == '\0') fail_msg("%s: no sentence", calls[k].name);
     }
-    ota_analysis_limits(NULL, 0);
+    limit(NULL, 0);
+}
+
+/* Options of another library's size, or with a field that this one does not know, end a call before it begins. */
+static void sizes_are_checked(void **unused) {
+    (void)unused;
+    static const struct {
+        ota_analysis_options options;
+        int later;
+    } newer = {{.size = sizeof newer}, 1}, none = {{.size = 0}, 0},
+      longer = {{.size = sizeof longer}, 0};
+    double found;
+    assert_int_equal(ota_softmax_dual(share, WIDE, 1.0, 0.5, &found, &newer.options, &error),
+                     OTA_EINVAL);
+    assert_string_equal(error.field, "options.size");
+    assert_int_equal(ota_softmax_dual(share, WIDE, 1.0, 0.5, &found, &none.options, &error),
+                     OTA_EINVAL);
+    assert_string_equal(error.field, "options.size");
+    assert_int_equal(ota_softmax_dual(share, WIDE, 1.0, 0.5, &found, &longer.options, NULL),
+                     OTA_OK);
 }
 
 static void scale_to_one(double *x, int count) {
@@ -557,6 +609,7 @@ TEST_FILE(test_limits) {
     scale_to_one(share, MOST);
     for (int i = 0; i < WIDE; i++) scale_to_one(rows + i * WIDE, WIDE);
     const struct CMUnitTest tests[] = {cmocka_unit_test(calls_end_at_the_deadline),
-                                       cmocka_unit_test(calls_end_at_the_flag)};
+                                       cmocka_unit_test(calls_end_at_the_flag),
+                                       cmocka_unit_test(sizes_are_checked)};
     return cmocka_run_group_tests_name("limits", tests, NULL, NULL);
 }

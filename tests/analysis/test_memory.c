@@ -32,15 +32,16 @@ static ota_problem softmax_of(const double *scores) {
 
 static ota_status birkhoff(double *number, ota_error *error) {
     double weights[5];
-    int64_t columns[5 * SIZE], count;
-    const ota_status status = ota_birkhoff(even, SIZE, 5, weights, columns, &count, number, error);
+    int64_t columns[5 * SIZE];
+    ota_permutations terms = {.capacity = 5, .weights = weights, .columns = columns};
+    const ota_status status = ota_birkhoff(even, SIZE, &terms, NULL, error);
     *number = status == OTA_OK ? weights[0] : 0.0;
     return status;
 }
 
 static ota_status probe(double *number, ota_error *error) {
     ota_probe found;
-    const ota_status status = ota_probe_of(even, OTA_F64, SIZE, SIZE, &found, error);
+    const ota_status status = ota_probe_of(even, OTA_F64, SIZE, SIZE, &found, NULL, error);
     *number = found.diameter;
     return status;
 }
@@ -49,7 +50,7 @@ static ota_status gauge(double *number, ota_error *error) {
     ota_gauge_result result;
     const ota_status status = ota_gauge(
         &(ota_gauge_matrix){.a = even, .b = other, .type = OTA_F64, .rows = SIZE, .columns = SIZE},
-        NULL, NULL, &result, error);
+        NULL, NULL, &result, NULL, error);
     *number = result.residual;
     return status;
 }
@@ -57,20 +58,20 @@ static ota_status gauge(double *number, ota_error *error) {
 static ota_status four_cycle(double *number, ota_error *error) {
     return ota_gauge_four_cycle(
         &(ota_gauge_matrix){.a = even, .b = other, .type = OTA_F64, .rows = SIZE, .columns = SIZE},
-        NULL, number, error);
+        number, NULL, error);
 }
 
 static ota_status scaling(double *number, ota_error *error) {
     double f[SIZE], g[SIZE];
     ota_scaling_run run = {.most = 4, .f = f, .g = g};
-    const ota_status status = ota_scaling(other, thirds, thirds, SIZE, SIZE, &run, error);
+    const ota_status status = ota_scaling(other, thirds, thirds, SIZE, SIZE, &run, NULL, error);
     *number = f[0];
     return status;
 }
 
 static ota_status spectrum(double *number, ota_error *error) {
     ota_coupling_spectrum found;
-    const ota_status status = ota_coupling_spectrum_of(other, SIZE, SIZE, 0, &found, error);
+    const ota_status status = ota_coupling_spectrum_of(other, SIZE, SIZE, 0, &found, NULL, error);
     *number = found.second;
     return status;
 }
@@ -87,12 +88,12 @@ static ota_status ranks(double *number, ota_error *error) {
     return ota_rank_change_of(
         even, other, OTA_F64, CELLS,
         &(ota_rank_change){.counts = counts, .count = 1, .overlap = overlap, .spearman = number},
-        error);
+        NULL, error);
 }
 
 static ota_status summary(double *number, ota_error *error) {
     ota_summary found;
-    const ota_status status = ota_summary_of(other, CELLS, &found, error);
+    const ota_status status = ota_summary_of(other, CELLS, &found, NULL, error);
     *number = found.median;
     return status;
 }

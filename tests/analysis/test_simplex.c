@@ -92,8 +92,8 @@ static void divergences_equal_their_definitions(void **unused) {
         long_softmax(w, size, temperature, a);
         plain wanted = plain_divergence(b, a, size);
         ota_divergence got;
-        assert_int_equal(ota_divergence_of_logits(z, w, OTA_F64, size, temperature, &got, NULL),
-                         OTA_OK);
+        assert_int_equal(
+            ota_divergence_of_logits(z, w, OTA_F64, size, temperature, &got, NULL, NULL), OTA_OK);
         compare(&wanted, &got, 1e-12, 32.0 * 0x1p-64);
         spec_check("TOT-73", 2.0 * got.tv * got.tv - got.kl, 1e-15);
         spec_check("TOT-74", 0.5 * got.tv * got.tv - got.js, 1e-15);
@@ -105,7 +105,7 @@ static void divergences_equal_their_definitions(void **unused) {
             a[i] = q[i];
         }
         wanted = plain_divergence(b, a, size);
-        assert_int_equal(ota_divergence_of(p, q, size, &got, NULL), OTA_OK);
+        assert_int_equal(ota_divergence_of(p, q, size, &got, NULL, NULL), OTA_OK);
         compare(&wanted, &got, 1e-12, 8.0 * u64);
         float x[MOST], y[MOST];
         for (int i = 0; i < size; i++) {
@@ -113,8 +113,8 @@ static void divergences_equal_their_definitions(void **unused) {
             w[i] = y[i] = (float)w[i];
         }
         ota_divergence single, twice;
-        ota_divergence_of_logits(x, y, OTA_F32, size, temperature, &single, NULL);
-        ota_divergence_of_logits(z, w, OTA_F64, size, temperature, &twice, NULL);
+        ota_divergence_of_logits(x, y, OTA_F32, size, temperature, &single, NULL, NULL);
+        ota_divergence_of_logits(z, w, OTA_F64, size, temperature, &twice, NULL, NULL);
         assert_memory_equal(&single, &twice, sizeof single);
     }
 }
@@ -145,13 +145,13 @@ static void tails_keep_their_digits(void **unused) {
             if (i != 4) *(d > 0 ? &up : &down) += fabsl(d);
         }
         ota_divergence got;
-        ota_divergence_of_logits(z, w, OTA_F64, SIZE, 1.0, &got, NULL);
+        ota_divergence_of_logits(z, w, OTA_F64, SIZE, 1.0, &got, NULL, NULL);
         /* The shift of rounding of the logits themselves: u64 * height / step. */
         spec_check("TOT-109 TOT-71", relative(got.tv, fmaxl(up, down)),
                    1e-12 + 8.0 * u64 * height / step);
         assert_true(got.kl >= 0.0 && got.js >= 0.0);
         ota_tail tail;
-        assert_int_equal(ota_tail_of(z, OTA_F64, SIZE, 1.0, &tail, NULL), OTA_OK);
+        assert_int_equal(ota_tail_of(z, OTA_F64, SIZE, 1.0, &tail, NULL, NULL), OTA_OK);
         spec_check("TOT-110", relative(tail.mass, rest_before / (1 + rest_before)), 1e-12);
         spec_check("TOT-110", relative(tail.log_mass, logl(rest_before) - log1pl(rest_before)),
                    1e-14);
@@ -161,8 +161,8 @@ static void tails_keep_their_digits(void **unused) {
     const double z[2] = {log(1e30), 0.0}, w[2] = {log(3e30), 0.0};
     ota_divergence got;
     ota_tail tail;
-    ota_divergence_of_logits(z, w, OTA_F64, 2, 1.0, &got, NULL);
-    ota_tail_of(z, OTA_F64, 2, 1.0, &tail, NULL);
+    ota_divergence_of_logits(z, w, OTA_F64, 2, 1.0, &got, NULL, NULL);
+    ota_tail_of(z, OTA_F64, 2, 1.0, &tail, NULL, NULL);
     /* log(1e30) is known to u64 * 69. */
     spec_check("TOT-110", fabs(tail.mass / 1e-30 - 1.0), 70.0 * u64);
     spec_check("TOT-109", fabs(got.tv / (1e-30 * 2.0 / 3.0) - 1.0), 1e-12);
@@ -172,10 +172,10 @@ static void tails_keep_their_digits(void **unused) {
     assert_true(fabs(p[0] - q[0]) == 0.0);
     /* The same as given distributions: what the leader's difference loses, the others hold. */
     const double before[3] = {3e-30, 1.0, 1e-30}, after[3] = {1e-30, 1.0, 2e-30};
-    assert_int_equal(ota_divergence_of(before, after, 3, &got, NULL), OTA_OK);
+    assert_int_equal(ota_divergence_of(before, after, 3, &got, NULL, NULL), OTA_OK);
     spec_check("TOT-109 TOT-71", fabs(got.tv / 2e-30 - 1.0), 1e-15);
     const double far[2] = {2000.0, 0.0};
-    ota_tail_of(far, OTA_F64, 2, 1.0, &tail, NULL);
+    ota_tail_of(far, OTA_F64, 2, 1.0, &tail, NULL, NULL);
     assert_true(tail.mass == 0.0);
     spec_check("TOT-110", fabs(tail.log_mass + 2000.0), 0.0);
 }
@@ -201,7 +201,7 @@ static void small_steps_keep_their_digits(void **unused) {
             absolute += p[i] * fabsl(d);
         }
         ota_divergence got;
-        ota_divergence_of_logits(z, w, OTA_F64, SIZE, 1.0, &got, NULL);
+        ota_divergence_of_logits(z, w, OTA_F64, SIZE, 1.0, &got, NULL, NULL);
         /* The next order is of relative size step. */
         spec_check("TOT-71", relative(got.tv, 0.5L * absolute), 10.0 * step + 1e-14);
         spec_check("TOT-73", relative(got.kl, 0.5L * variance), 10.0 * step + 1e-14);
@@ -225,15 +225,15 @@ static void geodesic_distance_is_the_fisher_metric(void **unused) {
             moved[i] = s[i] + step[i];
         }
         plain_softmax(s, SIZE, temperatures[t], p);
-        ota_fisher_product(p, step, SIZE, temperatures[t], product, NULL);
+        ota_fisher_product(p, step, SIZE, temperatures[t], product, NULL, NULL);
         for (int i = 0; i < SIZE; i++) metric += step[i] * product[i];
         ota_divergence got;
-        ota_divergence_of_logits(s, moved, OTA_F64, SIZE, temperatures[t], &got, NULL);
+        ota_divergence_of_logits(s, moved, OTA_F64, SIZE, temperatures[t], &got, NULL, NULL);
         spec_check("LIT-31", fabs(got.fisher_rao * got.fisher_rao / metric - 1.0), 1e-3);
     }
     const double one[2] = {1.0, 0.0}, other[2] = {0.0, 1.0};
     ota_divergence got;
-    ota_divergence_of(one, other, 2, &got, NULL);
+    ota_divergence_of(one, other, 2, &got, NULL, NULL);
     spec_check("LIT-31", fabs(got.fisher_rao - acos(-1.0)), 4.0 * u64);
     assert_true(got.tv == 1.0 && isinf(got.kl) && isinf(got.kl_reverse));
     spec_check("TOT-74", fabs(got.js - log(2.0)), u64);
@@ -251,10 +251,10 @@ static void entropy_changes_add_up(void **unused) {
             z[l][i] = l == 0 ? normal(&state) : z[l - 1][i] + normal(&state);
         }
         if (l == 0) continue;
-        ota_divergence_of_logits(z[l - 1], z[l], OTA_F64, SIZE, 1.0, &got, NULL);
+        ota_divergence_of_logits(z[l - 1], z[l], OTA_F64, SIZE, 1.0, &got, NULL, NULL);
         total += got.entropy_change;
     }
-    ota_divergence_of_logits(z[0], z[LAYERS], OTA_F64, SIZE, 1.0, &got, NULL);
+    ota_divergence_of_logits(z[0], z[LAYERS], OTA_F64, SIZE, 1.0, &got, NULL, NULL);
     spec_check("TOT-75", fabs(total - got.entropy_change), 1e-12);
 }
 
@@ -282,7 +282,7 @@ static void exact_transport_costs_the_total_variation(void **unused) {
         double cost = 0.0;
         for (int i = 0; i < size * size; i++) cost -= scores[i] * coupling[i];
         ota_divergence got;
-        ota_divergence_of(p, q, size, &got, NULL);
+        ota_divergence_of(p, q, size, &got, NULL, NULL);
         spec_check("TOT-36 TOT-72", fabs(cost - got.w1), 1e-15);
     }
 }
@@ -291,7 +291,7 @@ static void logit_and_state_figures(void **unused) {
     (void)unused;
     const double z[4] = {1.0, 2.0, 3.0, 6.0}, w[4] = {2.0, 1.0, 5.0, 8.0};
     ota_logit_change change;
-    assert_int_equal(ota_logit_change_of(z, w, OTA_F64, 4, &change, NULL), OTA_OK);
+    assert_int_equal(ota_logit_change_of(z, w, OTA_F64, 4, &change, NULL, NULL), OTA_OK);
     spec_check("TOT-81", fabs(change.max_change - 2.0), 0.0);
     spec_check("TOT-81", fabs(change.range_half - 1.5), 0.0);
     /* z - 3 = (-2,-1,0,3), w - 4 = (-2,-3,1,4): sums of squares 14, 30, product 19. */
@@ -299,13 +299,13 @@ static void logit_and_state_figures(void **unused) {
     spec_check("TOT-83", fabs(change.effective_temperature - 1.0 / sqrt(3.5)), 4.0 * u64);
     ota_state_change states;
     const double h[3] = {3.0, 0.0, 4.0}, g[3] = {3.0, 12.0, 4.0};
-    assert_int_equal(ota_state_change_of(h, g, OTA_F64, 3, &states, NULL), OTA_OK);
+    assert_int_equal(ota_state_change_of(h, g, OTA_F64, 3, &states, NULL, NULL), OTA_OK);
     spec_check("TOT-78", fabs(states.relative_l2 - 12.0 / 5.0), 4.0 * u64);
     spec_check("TOT-78", fabs(states.norm_change - 12.0), 0.0);
     spec_check("TOT-79", fabs(states.cosine - 25.0 / 65.0), 2.0 * u64);
     spec_check("TOT-80", fabs(states.max_coordinate_change - 12.0), 0.0);
     const double flat[3] = {0.1, 0.1, 0.1}, slope[3] = {0.1, 0.2, 0.4};
-    assert_int_equal(ota_logit_change_of(flat, slope, OTA_F64, 3, &change, NULL), OTA_OK);
+    assert_int_equal(ota_logit_change_of(flat, slope, OTA_F64, 3, &change, NULL, NULL), OTA_OK);
     assert_true(isnan(change.correlation) && isinf(change.effective_temperature));
     uint64_t state = 7;
     for (int draw = 0; draw < 200; draw++) {
@@ -318,14 +318,14 @@ static void logit_and_state_figures(void **unused) {
             shifted[i] = 1.5 * y[i] + 4.0;
         }
         ota_logit_change one, two;
-        ota_logit_change_of(x, y, OTA_F64, SIZE, &one, NULL);
-        ota_logit_change_of(x, shifted, OTA_F64, SIZE, &two, NULL);
+        ota_logit_change_of(x, y, OTA_F64, SIZE, &one, NULL, NULL);
+        ota_logit_change_of(x, shifted, OTA_F64, SIZE, &two, NULL, NULL);
         spec_check("TOT-82", fabs(one.correlation - two.correlation), 1e-14);
         spec_check("TOT-81", one.range_half - one.max_change, 0.0);
         ota_state_change before, after;
-        ota_state_change_of(x, y, OTA_F64, SIZE, &before, NULL);
+        ota_state_change_of(x, y, OTA_F64, SIZE, &before, NULL, NULL);
         for (int i = 0; i < SIZE; i++) y[i] *= scale;
-        ota_state_change_of(x, y, OTA_F64, SIZE, &after, NULL);
+        ota_state_change_of(x, y, OTA_F64, SIZE, &after, NULL, NULL);
         spec_check("TOT-79", fabs(before.cosine - after.cosine), 1e-14);
         spec_check("TOT-79", fabs(after.cosine), 1.0);
     }
@@ -355,7 +355,7 @@ static void ranks_equal_counting(void **unused) {
                                                                .count = 3,
                                                                .overlap = overlap,
                                                                .spearman = &spearman},
-                                            NULL),
+                                            NULL, NULL),
                          OTA_OK);
         for (int t = 0; t < 3; t++) {
             int shared = 0;
@@ -384,7 +384,8 @@ static void ranks_equal_counting(void **unused) {
         double p[MOST], q[MOST], of_weights;
         plain_softmax(x, size, 1.0, p);
         plain_softmax(y, size, 1.0, q);
-        ota_rank_change_of(p, q, OTA_F64, size, &(ota_rank_change){.spearman = &of_weights}, NULL);
+        ota_rank_change_of(p, q, OTA_F64, size, &(ota_rank_change){.spearman = &of_weights}, NULL,
+                           NULL);
         if (size > 1) spec_check("TOT-77", fabs(of_weights - spearman), 0.0);
     }
 }
@@ -396,12 +397,13 @@ static void fixtures(void **unused) {
     const float x[8] = {3, 1, 4, 1, 5, 9, 2, 6}, y[8] = {2, 7, 1, 8, 2, 8, 1, 8};
     double spearman;
     ota_error untouched = {.message = ""};
-    ota_rank_change_of(x, y, OTA_F32, 8, &(ota_rank_change){.spearman = &spearman}, &untouched);
+    ota_rank_change_of(x, y, OTA_F32, 8, &(ota_rank_change){.spearman = &spearman}, NULL,
+                       &untouched);
     assert_string_equal(untouched.message, "");
     spec_check("TOT-77", fabs(spearman - 0.19885368120992467), 1e-15);
     const double values[5] = {0.126, 0.01, 0.043, 0.02, 0.08};
     ota_summary summary;
-    assert_int_equal(ota_summary_of(values, 5, &summary, NULL), OTA_OK);
+    assert_int_equal(ota_summary_of(values, 5, &summary, NULL, NULL), OTA_OK);
     spec_check("TOT-27", fabs(summary.minimum - 0.01) + fabs(summary.maximum - 0.126), 0.0);
     spec_check("TOT-27", fabs(summary.mean - 0.0558), 1e-16);
     spec_check("TOT-27", fabs(summary.deviation - 0.0475836106238272), 1e-16);
@@ -412,13 +414,13 @@ static void fixtures(void **unused) {
     spec_check("TOT-86", fabs(summary.skewness - 0.5605515260607508), 1e-14);
     spec_check("TOT-86", fabs(summary.kurtosis + 1.1287499978250704), 1e-14);
     spec_check("TOT-86", fabs(summary.variation - 0.8527528785632115), 1e-14);
-    assert_int_equal(ota_summary_of(values, 1, &summary, NULL), OTA_OK);
+    assert_int_equal(ota_summary_of(values, 1, &summary, NULL, NULL), OTA_OK);
     ota_error error;
-    assert_int_equal(ota_summary_of(values, 0, &summary, &error), OTA_EINVAL);
+    assert_int_equal(ota_summary_of(values, 0, &summary, NULL, &error), OTA_EINVAL);
     assert_string_equal(error.field, "count");
     assert_true(isnan(summary.deviation) && summary.p95 == 0.126 && isnan(summary.skewness));
     const double large[3] = {-1e300, 0.0, 1e300};
-    assert_int_equal(ota_summary_of(large, 3, &summary, NULL), OTA_OK);
+    assert_int_equal(ota_summary_of(large, 3, &summary, NULL, NULL), OTA_OK);
     spec_check("TOT-86", fabs(summary.skewness) + fabs(summary.kurtosis + 1.5), 1e-15);
 }
 
@@ -437,7 +439,7 @@ static void vocabulary_size(void **unused) {
     for (int i = 0; i < VOCABULARY; i++)
         tv += 0.5L * fabsl(expl(w[i]) / total_a - expl(z[i]) / total_b);
     ota_divergence got;
-    ota_divergence_of_logits(z, w, OTA_F32, VOCABULARY, 1.0, &got, NULL);
+    ota_divergence_of_logits(z, w, OTA_F32, VOCABULARY, 1.0, &got, NULL, NULL);
     spec_check("TOT-71", relative(got.tv, tv), 1e-12);
     const int64_t counts[4] = {1, 5, 10, 100};
     double overlap[4], spearman;
@@ -446,13 +448,13 @@ static void vocabulary_size(void **unused) {
                                                            .count = 4,
                                                            .overlap = overlap,
                                                            .spearman = &spearman},
-                                        NULL),
+                                        NULL, NULL),
                      OTA_OK);
     assert_true(spearman > 0.9 && spearman < 1.0);
     ota_rank_change_of(
         z, z, OTA_F32, VOCABULARY,
         &(ota_rank_change){.counts = counts, .count = 4, .overlap = overlap, .spearman = &spearman},
-        NULL);
+        NULL, NULL);
     spec_check("TOT-76 TOT-77", fabs(overlap[3] - 1.0) + fabs(spearman - 1.0), 1e-15);
     free(z);
 }
@@ -484,21 +486,22 @@ static void nothing_behind_the_end_counts(void **unused) {
         double overlap[2], spearman[2];
         memset(summary, 0, sizeof summary);
         for (int k = 0; k < 2; k++) {
-            assert_int_equal(ota_divergence_of(p[k], p[k], size, &of[k], NULL), OTA_OK);
+            assert_int_equal(ota_divergence_of(p[k], p[k], size, &of[k], NULL, NULL), OTA_OK);
             assert_int_equal(
-                ota_divergence_of_logits(z[k], w[k], OTA_F64, size, 0.5, &logits[k], NULL), OTA_OK);
-            assert_int_equal(ota_tail_of(z[k], OTA_F64, size, 1.0, &tail[k], NULL), OTA_OK);
-            assert_int_equal(ota_logit_change_of(z[k], w[k], OTA_F64, size, &change[k], NULL),
+                ota_divergence_of_logits(z[k], w[k], OTA_F64, size, 0.5, &logits[k], NULL, NULL),
+                OTA_OK);
+            assert_int_equal(ota_tail_of(z[k], OTA_F64, size, 1.0, &tail[k], NULL, NULL), OTA_OK);
+            assert_int_equal(ota_logit_change_of(z[k], w[k], OTA_F64, size, &change[k], NULL, NULL),
                              OTA_OK);
-            assert_int_equal(ota_state_change_of(z[k], w[k], OTA_F64, size, &states[k], NULL),
+            assert_int_equal(ota_state_change_of(z[k], w[k], OTA_F64, size, &states[k], NULL, NULL),
                              OTA_OK);
-            assert_int_equal(ota_summary_of(z[k], size, &summary[k], NULL), OTA_OK);
+            assert_int_equal(ota_summary_of(z[k], size, &summary[k], NULL, NULL), OTA_OK);
             assert_int_equal(ota_rank_change_of(z[k], w[k], OTA_F64, size,
                                                 &(ota_rank_change){.counts = counts,
                                                                    .count = 1,
                                                                    .overlap = &overlap[k],
                                                                    .spearman = &spearman[k]},
-                                                NULL),
+                                                NULL, NULL),
                              OTA_OK);
         }
         assert_memory_equal(&of[0], &of[1], sizeof of[0]);
@@ -520,17 +523,20 @@ static void refusals(void **unused) {
     const double nan2[2] = {(double)NAN, 1.0}, infinite[2] = {(double)INFINITY, 0.0};
     ota_divergence d = {.tv = -7.0};
     ota_error error;
-    assert_int_equal(ota_divergence_of(fine, many, 2, &d, &error), OTA_EINVAL);
+    assert_int_equal(ota_divergence_of(fine, many, 2, &d, NULL, &error), OTA_EINVAL);
     assert_string_equal(error.field, "after");
-    assert_int_equal(ota_divergence_of(negative, fine, 2, &d, &error), OTA_EINVAL);
+    assert_int_equal(ota_divergence_of(negative, fine, 2, &d, NULL, &error), OTA_EINVAL);
     assert_string_equal(error.field, "before");
-    assert_int_equal(ota_divergence_of(nan2, fine, 2, &d, NULL), OTA_EINVAL);
-    assert_int_equal(ota_divergence_of(fine, fine, 0, &d, NULL), OTA_EINVAL);
-    assert_int_equal(ota_divergence_of_logits(fine, nan2, OTA_F64, 2, 1.0, &d, NULL), OTA_EINVAL);
-    assert_int_equal(ota_divergence_of_logits(infinite, fine, OTA_F64, 2, 1.0, &d, NULL),
+    assert_int_equal(ota_divergence_of(nan2, fine, 2, &d, NULL, NULL), OTA_EINVAL);
+    assert_int_equal(ota_divergence_of(fine, fine, 0, &d, NULL, NULL), OTA_EINVAL);
+    assert_int_equal(ota_divergence_of_logits(fine, nan2, OTA_F64, 2, 1.0, &d, NULL, NULL),
                      OTA_EINVAL);
-    assert_int_equal(ota_divergence_of_logits(fine, fine, OTA_BF16, 2, 1.0, &d, NULL), OTA_EINVAL);
-    assert_int_equal(ota_divergence_of_logits(fine, fine, OTA_F64, 2, 0.0, &d, &error), OTA_EINVAL);
+    assert_int_equal(ota_divergence_of_logits(infinite, fine, OTA_F64, 2, 1.0, &d, NULL, NULL),
+                     OTA_EINVAL);
+    assert_int_equal(ota_divergence_of_logits(fine, fine, OTA_BF16, 2, 1.0, &d, NULL, NULL),
+                     OTA_EINVAL);
+    assert_int_equal(ota_divergence_of_logits(fine, fine, OTA_F64, 2, 0.0, &d, NULL, &error),
+                     OTA_EINVAL);
     assert_string_equal(error.field, "temperature");
     assert_true(d.tv == -7.0);
     /* Differences over the temperature stay finite: up to 1e300 in size, times a temperature below 1. */
@@ -544,9 +550,9 @@ static void refusals(void **unused) {
                   {0.25, -0.2501e300, OTA_EINVAL}};
     for (size_t k = 0; k < sizeof limits / sizeof limits[0]; k++) {
         const double pair[2] = {0.0, limits[k].number};
-        assert_int_equal(
-            ota_divergence_of_logits(fine, pair, OTA_F64, 2, limits[k].temperature, &d, &error),
-            limits[k].status);
+        assert_int_equal(ota_divergence_of_logits(fine, pair, OTA_F64, 2, limits[k].temperature, &d,
+                                                  NULL, &error),
+                         limits[k].status);
         if (limits[k].status != OTA_OK) assert_string_equal(error.field, "after");
         assert_true(limits[k].status != OTA_OK || isfinite(d.tv));
     }
@@ -555,15 +561,15 @@ static void refusals(void **unused) {
     assert_int_equal(
         ota_rank_change_of(fine, fine, OTA_F64, 2,
                            &(ota_rank_change){.counts = counts, .count = 1, .overlap = overlap},
-                           &error),
+                           NULL, &error),
         OTA_EINVAL);
     assert_string_equal(error.field, "counts");
     ota_tail tail;
-    assert_int_equal(ota_tail_of(fine, OTA_F64, 1, 1.0, &tail, NULL), OTA_OK);
+    assert_int_equal(ota_tail_of(fine, OTA_F64, 1, 1.0, &tail, NULL, NULL), OTA_OK);
     assert_true(tail.mass == 0.0 && isinf(tail.log_mass) && isinf(tail.margin));
     ota_state_change states;
     const double zero[2] = {0.0, 0.0};
-    assert_int_equal(ota_state_change_of(zero, fine, OTA_F64, 2, &states, NULL), OTA_OK);
+    assert_int_equal(ota_state_change_of(zero, fine, OTA_F64, 2, &states, NULL, NULL), OTA_OK);
     assert_true(isinf(states.relative_l2) && isnan(states.cosine));
 }
 

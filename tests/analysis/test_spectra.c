@@ -184,7 +184,7 @@ static void one_layer_is_found_again(void **unused) {
     draw_layer(&state, N, WIDTH, second);
     ota_spectrum s;
     double error;
-    assert_int_equal(ota_log_ratios(first, N, N, ratio, NULL), OTA_OK);
+    assert_int_equal(ota_log_ratios(first, N, N, ratio, NULL, NULL), OTA_OK);
     assert_int_equal(ota_spectrum_of(ratio, N, N - 1, 1e-12, NULL, &s, NULL), OTA_OK);
     spec_check_true("TOT-61", s.rank == WIDTH);
     assert_int_equal(ota_one_layer(first, N, N, WIDTH, q, k, &error, NULL), OTA_OK);
@@ -198,8 +198,8 @@ static void one_layer_is_found_again(void **unused) {
         plain_softmax(scores, N, 1.0, again + i * N);
     }
     spec_check("TOT-61", furthest(first, again, N * N), 1e-13);
-    assert_int_equal(ota_compose(second, first, N, N, N, both, NULL), OTA_OK);
-    assert_int_equal(ota_log_ratios(both, N, N, ratio, NULL), OTA_OK);
+    assert_int_equal(ota_compose(second, first, N, N, N, both, NULL, NULL), OTA_OK);
+    assert_int_equal(ota_log_ratios(both, N, N, ratio, NULL, NULL), OTA_OK);
     assert_int_equal(ota_spectrum_of(ratio, N, N - 1, 1e-12, NULL, &s, NULL), OTA_OK);
     spec_check_true("TOT-61 TOT-62", s.rank == N - 1);
     /* One layer of width 4 in their place: as far from it as what is cut off [Eckart, Young]. */
@@ -233,7 +233,7 @@ static void coupling_values_are_sinkhorns(void **unused) {
         ota_coupling_spectrum iterated;
         double values[N];
         assert_int_equal(ota_coupling_values_of(plan, N, N, values, &dense, NULL), OTA_OK);
-        assert_int_equal(ota_coupling_spectrum_of(plan, N, N, 0, &iterated, NULL), OTA_OK);
+        assert_int_equal(ota_coupling_spectrum_of(plan, N, N, 0, &iterated, NULL, NULL), OTA_OK);
         spec_check("TOT-103", fabs(dense.first - 1.0), 64.0 * (double)N * u64);
         spec_check("TOT-103", fabs(dense.second - iterated.second),
                    iterated.second_residual + 1e-12);
@@ -267,7 +267,7 @@ static void eigenvalues(void **unused) {
     uint64_t state = 6;
     for (int i = 0; i < N; i++) z[i] = normal(&state);
     plain_softmax(z, N, 1.0, p);
-    assert_int_equal(ota_fisher_matrix(p, N, 0.5, fisher, NULL, NULL), OTA_OK);
+    assert_int_equal(ota_fisher_matrix(p, N, 0.5, fisher, NULL, NULL, NULL), OTA_OK);
     assert_int_equal(ota_symmetric_eigen(fisher, N, values, vectors, NULL), OTA_OK);
     spec_check("LIT-27", fabs(values[0]), 16.0 * u64 * values[N - 1]);
     spec_check_true("LIT-27", values[1] > 1e-3);

@@ -123,31 +123,31 @@ static void measures_stay_inside_their_arrays(void **unused) {
     for (int k = 0; k < ROOM; k++) plan[k] = 1.0 / (double)ROWS;
 
     assert_int_equal(
-        ota_layernorm(x, ROWS, WIDTH, &(ota_norm){.epsilon = 1e-5}, fresh(0), fresh(1), NULL),
+        ota_layernorm(x, ROWS, WIDTH, &(ota_norm){.epsilon = 1e-5}, fresh(0), fresh(1), NULL, NULL),
         OTA_OK);
     ends_at(0, SIZE), ends_at(1, ROWS);
     assert_int_equal(
         ota_layernorm_backward(
             x, ROWS, WIDTH, &(ota_norm){.gamma = y, .epsilon = 1e-5},
             &(ota_norm_gradients){.dy = y, .du = fresh(0), .dgamma = fresh(1), .dbeta = fresh(2)},
-            NULL),
+            NULL, NULL),
         OTA_OK);
     ends_at(0, SIZE), ends_at(1, WIDTH), ends_at(2, WIDTH);
-    assert_int_equal(ota_layernorm_jacobian(x, WIDTH, 1e-5, fresh(0), NULL), OTA_OK);
+    assert_int_equal(ota_layernorm_jacobian(x, WIDTH, 1e-5, fresh(0), NULL, NULL), OTA_OK);
     ends_at(0, (int64_t)WIDTH * WIDTH);
-    assert_int_equal(ota_identity_core(plan, x, ROWS, WIDTH, 0.5, fresh(0), NULL), OTA_OK);
+    assert_int_equal(ota_identity_core(plan, x, ROWS, WIDTH, 0.5, fresh(0), NULL, NULL), OTA_OK);
     ends_at(0, SIZE);
-    assert_int_equal(ota_compose(plan, plan, ROWS, ROWS, ROWS, fresh(0), NULL), OTA_OK);
+    assert_int_equal(ota_compose(plan, plan, ROWS, ROWS, ROWS, fresh(0), NULL, NULL), OTA_OK);
     ends_at(0, (int64_t)ROWS * ROWS);
     assert_int_equal(
         ota_gauge_rest(
             &(ota_gauge_matrix){.a = x, .b = y, .type = OTA_F64, .rows = ROWS, .columns = WIDTH}, y,
-            x, fresh(0), NULL),
+            x, fresh(0), NULL, NULL),
         OTA_OK);
     ends_at(0, SIZE);
-    assert_int_equal(ota_context(plan, x, ROWS, WIDTH, fresh(0), NULL), OTA_OK);
+    assert_int_equal(ota_context(plan, x, ROWS, WIDTH, fresh(0), NULL, NULL), OTA_OK);
     ends_at(0, WIDTH);
-    assert_int_equal(ota_alibi_bias(0.5, ROWS, WIDTH, 1, 0, fresh(0), NULL), OTA_OK);
+    assert_int_equal(ota_alibi_bias(0.5, ROWS, WIDTH, 1, 0, fresh(0), NULL, NULL), OTA_OK);
     ends_at(0, SIZE);
     assert_int_equal(ota_relative_costs(&(ota_relative_positions){.queries = ROWS,
                                                                   .keys = WIDTH,
@@ -156,10 +156,10 @@ static void measures_stay_inside_their_arrays(void **unused) {
                                                                   .k = y,
                                                                   .bias = x,
                                                                   .temperature = 1.0},
-                                        fresh(0), NULL),
+                                        fresh(0), NULL, NULL),
                      OTA_OK);
     ends_at(0, SIZE);
-    assert_int_equal(ota_rope_matrix(WIDTH, 3.0, 0.0, fresh(0), NULL), OTA_OK);
+    assert_int_equal(ota_rope_matrix(WIDTH, 3.0, 0.0, fresh(0), NULL, NULL), OTA_OK);
     ends_at(0, (int64_t)WIDTH * WIDTH);
     ota_hamming_matvec(1.0, x, fresh(0), SIZE);
     ends_at(0, SIZE);
@@ -186,15 +186,13 @@ static void alignment_reports_its_sweeps(void **unused) {
     double a[5 * 7];
     random_scores(a, 35, 1.0, 11);
     told t = {0, 0};
-    const ota_gauge_options options = {.size = sizeof options,
-                                       .rule = OTA_GAUGE_MIDRANGE,
-                                       .tolerance = 1e-12,
-                                       .max_passes = 6,
-                                       .progress = listen,
-                                       .progress_user = &t};
+    const ota_gauge_options how = {
+        .size = sizeof how, .rule = OTA_GAUGE_MIDRANGE, .tolerance = 1e-12, .max_passes = 6};
+    const ota_analysis_options options = {
+        .size = sizeof options, .progress = listen, .progress_user = &t};
     ota_gauge_result result;
     assert_true(ota_gauge(&(ota_gauge_matrix){.a = a, .type = OTA_F64, .rows = 5, .columns = 7},
-                          &options, NULL, &result, NULL) >= OTA_NOT_CONVERGED);
+                          &how, NULL, &result, &options, NULL) >= OTA_NOT_CONVERGED);
     assert_int_equal(t.calls, result.passes);
 }
 
@@ -301,7 +299,7 @@ static void composition_wants_rows_that_sum_to_one(void **unused) {
         for (int sign = -1; sign <= 1; sign += 2) {
             const double second[4] = {0.5, 0.5, 0.25, 0.75 + sign * off[k]};
             double out[4];
-            assert_int_equal(ota_compose(second, first, 2, 2, 2, out, NULL),
+            assert_int_equal(ota_compose(second, first, 2, 2, 2, out, NULL, NULL),
                              k < 2 ? OTA_OK : OTA_EINVAL);
         }
     }

@@ -11,7 +11,7 @@ import numpy as np
 from .. import _native
 from .. import _structs as c
 from .._errors import new_error, raise_status, status_word
-from .._library import library
+from .._library import CANCEL, library
 from .._settings import shown
 from .._shapes import dense, summary
 
@@ -86,14 +86,22 @@ def call(name: str, *arguments: Any, accept: tuple[int, ...] = (), of: str = "")
     `of` is the argument that the sentence is about, where the library calls it otherwise.
     """
     error, reference = new_error()
-    status: int = plain(name, *(_argument(x) for x in arguments), reference)
+    status: int = plain(name, *(_argument(x) for x in arguments), error=reference)
     if status < 0 and status not in accept:
         raise_status(status, error, argument=of or error.field.decode())
     return status
 
 
-def plain(name: str, *arguments: Any) -> Any:
-    """Calls ota_NAME as it is and returns what it returns; Ctrl-C ends it."""
+# What every call that may be long is told: Ctrl-C raises the flag.
+_OPTIONS = c.AnalysisOptions(size=ctypes.sizeof(c.AnalysisOptions), cancel=CANCEL)
+
+
+def plain(name: str, *arguments: Any, error: Any = None) -> Any:
+    """What ota_NAME returns, called with options, where it takes them, and `error` behind; Ctrl-C ends it."""
+    if "o" in c.CALLS[f"ota_{name}"].split()[0]:
+        arguments += (ctypes.byref(_OPTIONS),)
+    if error is not None:
+        arguments += (error,)
     try:
         return _native.watched(getattr(library, f"ota_{name}"), *arguments)
     except ctypes.ArgumentError:
@@ -111,6 +119,12 @@ def _not_a_number(name: str, arguments: tuple[Any, ...]) -> TypeError:
         if not isinstance(x, (int, float) if kind == "d" else int)
     ]
     return TypeError("; ".join(said))
+
+
+def matrix_of(x: Any) -> Any:
+    """An array (rows, columns) of f32 or f64, borrowed."""
+    kind = c.F32 if x.dtype == np.float32 else c.F64
+    return c.Matrix(data=x.ctypes.data, type=kind, rows=x.shape[0], columns=x.shape[1])
 
 
 def record(struct: ctypes.Structure, **more: Any) -> Record:

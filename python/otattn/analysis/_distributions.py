@@ -10,7 +10,7 @@ import numpy as np
 
 from .. import _structs as c
 from .._settings import count, number
-from ._call import Dims, Record, call, found_of, plain, record, two
+from ._call import Dims, Record, call, found_of, matrix_of, plain, record, two
 
 
 def _same(x: Any) -> tuple[Any, int]:
@@ -281,9 +281,9 @@ def birkhoff(coupling: Any, capacity: int | None = None) -> tuple[Any, Any, floa
     # Each term empties a pair, so that there are no more of them.
     capacity = min(count("capacity", capacity, 1) or (n - 1) ** 2 + 1, n * n)
     weights, columns = np.empty(capacity), np.empty((capacity, n), np.int64)
-    found, rest = ctypes.c_int64(), ctypes.c_double()
-    call("birkhoff", P, n, capacity, weights, columns, found, rest, of="coupling")
-    return weights[: found.value], columns[: found.value], rest.value
+    terms = c.Permutations(capacity=capacity, weights=weights.ctypes.data, columns=columns.ctypes.data)
+    call("birkhoff", P, n, terms, of="coupling")
+    return weights[: terms.count], columns[: terms.count], terms.rest
 
 
 # ---- bounds of one softmax row -----------------------------------------------------------------------
@@ -340,8 +340,8 @@ def saturation_event(found: Record, tail: float = 1e-4, tv: float = 1e-3) -> boo
 
 def saturated_fraction(scores: Any, temperature: float = 1.0, tail: float = 1e-4) -> float:
     """Fraction of rows (rows, columns) whose softmax leaves less than `tail` beside its top. [TOT-35]"""
-    S, kind = _same(Dims()("scores", scores, "rows columns", single=True))
-    return found_of("saturated_fraction", S, kind, *S.shape, temperature, tail, of="scores")
+    S = Dims()("scores", scores, "rows columns", single=True)
+    return found_of("saturated_fraction", matrix_of(S), temperature, tail, of="scores")
 
 
 def softmax_limits(size: int, spread: float, temperature: float = 1.0) -> Record:

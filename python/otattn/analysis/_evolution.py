@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from .. import _structs as c
-from .._library import CANCEL, library
+from .._library import library
 from .._settings import count, number
-from ._call import Dims, Record, call, found_of, plain, record
+from ._call import Dims, Record, call, found_of, matrix_of, plain, record
 from ._distributions import _same
 
 _TOKEN_WORDS = {
@@ -124,7 +124,7 @@ def evolution(logits: Any, threads: int = 1) -> tuple[Record, Record]:
     transitions = (c.Transition * max(1, (states - 1) * positions))()
     predictions = (c.Prediction * max(1, states * positions))()
     e = c.Evolution()
-    e.size, e.cancel = ctypes.sizeof(e), CANCEL
+    e.size = ctypes.sizeof(e)
     e.states, e.positions, e.vocabulary, e.threads = states, positions, size, count("threads", threads, 1)
     e.logits = ctypes.cast(rows, ctypes.c_void_p)
     e.transitions = ctypes.cast(transitions, ctypes.c_void_p)
@@ -157,9 +157,9 @@ def state_cloud(states: Any, *, participation: bool = False) -> Record:
         directions (sum s^2)^2 / sum s^4 over singular values s (NaN unless asked for).
     """
     dims = Dims()
-    h, kind = _same(dims("states", states, "tokens width", single=True))
+    h = dims("states", states, "tokens width", single=True)
     norms, found = np.empty(dims["tokens"]), c.StateCloud()
-    call("state_cloud_of", h, kind, *h.shape, int(participation), norms, found, of="states")
+    call("state_cloud_of", matrix_of(h), int(participation), norms, found, of="states")
     return record(found, norms=norms)
 
 
@@ -179,9 +179,9 @@ def pattern(weights: Any, threshold: float = 0.3) -> Record:
     0.75
     """
     dims = Dims()
-    p, kind = _same(dims("weights", weights, "queries keys", single=True))
+    p = dims("weights", weights, "queries keys", single=True)
     mass, found = np.empty(dims["keys"]), c.Pattern()
-    call("pattern_of", p, kind, *p.shape, threshold, mass, found, of="weights")
+    call("pattern_of", matrix_of(p), threshold, mass, found, of="weights")
     return record(found, mass=mass)
 
 
@@ -260,10 +260,10 @@ def outliers(states: Any, most: int = 5) -> Record:
     array([-300.])
     """
     dims = Dims()
-    h, kind = _same(dims("states", states, "tokens width", single=True))
+    h = dims("states", states, "tokens width", single=True)
     size = min(count("most", most, 1), h.size)
     largest, kurtosis = (c.Outlier * max(1, size))(), np.empty(len(h))
-    call("outliers_of", h, kind, *h.shape, size, largest, kurtosis, of="states")
+    call("outliers_of", matrix_of(h), size, largest, kurtosis, of="states")
     return Record(**_columns(largest, c.Outlier, (size,)).as_dict(), kurtosis=kurtosis)
 
 

@@ -74,7 +74,7 @@ def layernorm_geometry(u: Any, gamma: Any = None, epsilon: float = 1e-5) -> Reco
     dims, found = Dims(), c.LayernormSpectrum()
     u = dims("u", u, "width")
     gamma = _maybe(dims, "gamma", gamma, "width")
-    call("layernorm_geometry", u, len(u), gamma, epsilon, np.empty(len(u)), found)
+    call("layernorm_geometry", u, len(u), _norm(gamma, None, epsilon), np.empty(len(u)), found)
     return record(found)
 
 
@@ -83,7 +83,7 @@ def layernorm_change(u: Any, v: Any, gamma: Any = None, epsilon: float = 1e-5) -
     dims, found = Dims(), c.Change()
     u, v = dims("u", u, "width"), dims("v", v, "width")
     gamma = _maybe(dims, "gamma", gamma, "width")
-    call("layernorm_change", u, v, len(u), gamma, epsilon, np.empty(2 * len(u)), found)
+    call("layernorm_change", u, v, len(u), _norm(gamma, None, epsilon), np.empty(2 * len(u)), found)
     return record(found)
 
 
@@ -100,7 +100,7 @@ def rmsnorm_geometry(u: Any, gamma: Any = None, epsilon: float = 1e-5) -> Record
     """Spectrum and norms of RMSNorm's Jacobian at u (width,). [TOT-58, 59]"""
     dims, found = Dims(), c.LayernormSpectrum()
     u, gamma = dims("u", u, "width"), _maybe(dims, "gamma", gamma, "width")
-    call("rmsnorm_geometry", u, len(u), gamma, epsilon, found)
+    call("rmsnorm_geometry", u, len(u), _norm(gamma, None, epsilon), found)
     return record(found)
 
 
@@ -109,7 +109,7 @@ def rmsnorm_change(u: Any, v: Any, gamma: Any = None, epsilon: float = 1e-5) -> 
     dims, found = Dims(), c.Change()
     u, v = dims("u", u, "width"), dims("v", v, "width")
     gamma = _maybe(dims, "gamma", gamma, "width")
-    call("rmsnorm_change", u, v, len(u), gamma, epsilon, found)
+    call("rmsnorm_change", u, v, len(u), _norm(gamma, None, epsilon), found)
     return record(found)
 
 

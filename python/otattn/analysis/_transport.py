@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from .. import _structs as c
-from .._library import CANCEL
 from .._settings import count, number
 from ._call import Dims, Record, call, choice, found_of, plain, record, two
 
@@ -34,7 +33,6 @@ def _hamming_options(solver: str, tolerance: float, max_rounds: int, **arrays: A
     options.size, options.solver = ctypes.sizeof(options), choice("solver", solver, _SOLVERS)
     options.tolerance = number("tolerance", tolerance)
     options.max_rounds = count("max_rounds", max_rounds) or 0
-    options.cancel = CANCEL
     for name, x in arrays.items():
         setattr(options, name, x.ctypes.data)
     return options
@@ -113,10 +111,10 @@ def hamming_divergence(
     """`hamming` less the mean of its two self-transports, as `divergence` of its record. [TOT-17]"""
     dims = Dims()
     p, q = dims("p", p, "V"), dims("q", q, "V")
-    u, v, result, found = np.empty_like(p), np.empty_like(p), c.HammingResult(), ctypes.c_double()
+    u, v, result = np.empty_like(p), np.empty_like(p), c.HammingResult()
     options = _hamming_options(solver, tolerance, max_rounds, u=u, v=v)
-    call("hamming_divergence", p, q, len(p), epsilon, options, found, result)
-    return record(result, u=u, v=v, divergence=found.value)
+    call("hamming_divergence", p, q, len(p), epsilon, options, result)
+    return record(result, u=u, v=v)
 
 
 def hamming_diameter(epsilon: float) -> float:
@@ -153,7 +151,6 @@ def gauge(a: Any, b: Any = None, rule: str = "howard", tolerance: float = 0.0, m
     options.size = ctypes.sizeof(options)
     options.rule, options.tolerance = choice("rule", rule, _RULES), number("tolerance", tolerance)
     options.max_passes = count("max_passes", max_passes) or 0
-    options.cancel = CANCEL
     rows, columns = keep[0].shape
     row, column, rest = np.empty(rows), np.empty(columns), np.empty(rows)
     cycle = np.zeros(rows, np.int64), np.zeros(rows, np.int64)
@@ -187,8 +184,7 @@ def gauge_rest(a: Any, b: Any, row_shift: Any, column_shift: Any) -> Any:
 def gauge_four_cycle(a: Any, b: Any = None) -> float:
     """R4 of ``a - b`` (rows, columns): R4 <= minimax residual <= 2 R4. [DER-21]"""
     matrix, keep = _matrix(a, b)
-    options = c.GaugeOptions(size=ctypes.sizeof(c.GaugeOptions), cancel=CANCEL)
-    found = found_of("gauge_four_cycle", matrix, options, of="a")
+    found = found_of("gauge_four_cycle", matrix, of="a")
     del keep
     return found
 
