@@ -43,6 +43,13 @@
   const charts = [...document.querySelectorAll("figure.chart")].map((figure, index) => ({
     figure, index, plot: figure.querySelector(".plot"), view: null,
   })).filter((chart) => chart.plot);
+  for (const chart of charts) {
+    chart.label = chart.plot.getAttribute("aria-label");
+    chart.reading = document.createElement("p");
+    chart.reading.className = "reading";
+    chart.reading.setAttribute("aria-live", "polite");
+    chart.plot.after(chart.reading);
+  }
 
   const addButtons = (chart) => {
     const bar = document.createElement("div");
@@ -94,14 +101,101 @@
     charts.filter((chart) => chart.view).forEach(markHead);
     root.dispatchEvent(new Event("headchosen"));
   };
+  const chooseDatum = (item) => {
+    const { layer, head } = item?.datum ?? {};
+    if (Number.isInteger(layer) && Number.isInteger(head)) chooseHead(layer, head);
+  };
   const listenForHeads = (chart, specification) => {
     chart.heads = (specification.params ?? []).some(({ name }) => name === "chosen_head");
     if (!chart.heads) return;
-    chart.view.addEventListener("click", (event, item) => {
-      const { layer, head } = item?.datum ?? {};
-      if (Number.isInteger(layer) && Number.isInteger(head)) chooseHead(layer, head);
-    });
+    chart.view.addEventListener("click", (event, item) => chooseDatum(item));
     markHead(chart);
+  };
+
+  // A chart is read point by point. Points are what has a tooltip; a series is what has a colour, or of cells a row.
+  const colourIsName = (specification) => [specification, ...specification.layer ?? []]
+    .some(({ encoding }) => encoding?.color?.field && encoding.color.type !== "quantitative");
+  const pointsOf = (chart, specification) => {
+    const found = new Map();
+    const visit = (mark) => {
+      for (const item of mark.items ?? []) {
+        visit(item);
+        // Cells that answer for the nearest point have it as their datum.
+        const point = item.datum?.mark ? item.datum : item;
+        if (item.tooltip && point._svg) found.set(JSON.stringify(item.tooltip), Object.assign(point, { told: item.tooltip }));
+      }
+    };
+    visit(chart.view.scenegraph().root);
+    const middle = ({ bounds }) => (bounds.x1 + bounds.x2) / 2;
+    const height = ({ bounds }) => Math.round((bounds.y1 + bounds.y2) / 2);
+    const names = colourIsName(specification);
+    const colour = (item) => [item.fill, item.stroke].find((paint) => paint && paint !== "transparent");
+    const group = (item) => (names ? colour(item) : item.mark.marktype === "rect" ? height(item) : 0);
+    const series = new Map();
+    for (const item of found.values()) {
+      if (!series.has(group(item))) series.set(group(item), []);
+      series.get(group(item)).push(item);
+    }
+    const lists = [...series.values()];
+    for (const list of lists) list.sort((a, b) => middle(a) - middle(b) || height(a) - height(b));
+    if (!names) lists.sort((a, b) => group(a[0]) - group(b[0]));
+    return lists.every((list) => list.length === 1) ? [lists.flat()] : lists;
+  };
+
+  const readOut = (chart, place) => {
+    const list = chart.points[place.series];
+    const item = list[place.index];
+    const [box, plot] = [item._svg, chart.plot].map((element) => element.getBoundingClientRect());
+    chart.place = place;
+    chart.ring.hidden = false;
+    chart.ring.style.cssText = `left:${box.left - plot.left + chart.plot.scrollLeft}px;top:${box.top - plot.top}px;`
+      + `width:${box.width}px;height:${box.height}px`;
+    chart.ring.scrollIntoView({ block: "nearest", inline: "nearest" });
+    const said = Object.entries(item.told).map(([name, value]) => `${name} ${value}`).join(", ");
+    chart.reading.textContent = `${said} (${place.index + 1} of ${list.length})`;
+  };
+  const leavePoints = (chart) => {
+    chart.ring.hidden = true;
+    chart.place = null;
+    chart.reading.textContent = "";
+  };
+  const nearest = (list, item) => {
+    const far = (other) => Math.abs(other.bounds.x1 + other.bounds.x2 - item.bounds.x1 - item.bounds.x2);
+    return list.reduce((best, other, index) => (far(other) < far(list[best]) ? index : best), 0);
+  };
+  const moves = { ArrowRight: [0, 1], ArrowLeft: [0, -1], ArrowDown: [1, 0], ArrowUp: [-1, 0], Home: [0, -Infinity], End: [0, Infinity] };
+  const within = (index, list) => Math.max(0, Math.min(list.length - 1, index));
+  const readByKeys = (chart, specification) => {
+    const { plot } = chart;
+    chart.points = pointsOf(chart, specification);
+    chart.ring = document.createElement("div");
+    chart.ring.className = "crosshair";
+    plot.append(chart.ring);
+    leavePoints(chart);
+    const count = chart.points.flat().length;
+    if (count === 0) return;
+    plot.tabIndex = 0;
+    plot.setAttribute("role", "application");
+    plot.setAttribute("aria-roledescription", "chart");
+    plot.setAttribute("aria-label", `${chart.label} Arrow keys read its ${count} points.`);
+    plot.querySelector("svg").setAttribute("aria-hidden", "true");
+    plot.onblur = () => leavePoints(chart);
+    plot.onkeydown = (event) => {
+      if (event.ctrlKey || event.altKey || event.metaKey) return;
+      const place = chart.place;
+      if (event.key === "Escape") leavePoints(chart);
+      else if (event.key === "Enter" && place && chart.heads) chooseDatum(chart.points[place.series][place.index]);
+      else if (!moves[event.key]) return;
+      else if (!place) readOut(chart, { series: 0, index: 0 });
+      else {
+        const [down, right] = moves[event.key];
+        const series = within(place.series + down, chart.points);
+        const list = chart.points[series];
+        const from = series === place.series ? place.index : nearest(list, chart.points[place.series][place.index]);
+        readOut(chart, { series, index: within(from + right, list) });
+      }
+      event.preventDefault();
+    };
   };
 
   const named = (figure, axis) => JSON.parse(JSON.stringify(figure, (key, value) => (
@@ -124,6 +218,7 @@
     // What scrolls within itself does so by the keyboard, too.
     if (chart.plot.scrollWidth > chart.plot.clientWidth) chart.plot.tabIndex = 0;
     listenForHeads(chart, specification);
+    readByKeys(chart, specification);
   };
 
   // Those that can be seen and are not drawn in this theme.

@@ -246,13 +246,6 @@ void cli_report_answers(cli_report *report, const char *heading, const cli_answe
     swap_answers(report);
 }
 
-void cli_report_fold_begin(cli_report *report, const char *heading, const char *text) {
-    put(report,
-        "<details class=\"fold\"><summary><h2>%e</h2><span>%m</span></summary>\n<div "
-        "class=\"inside\">\n",
-        heading, text);
-}
-
 void cli_report_fold_end(cli_report *report) { append(report, "</div>\n</details>\n"); }
 
 void cli_report_text(cli_report *report, const char *text) { put(report, "<p>%m</p>\n", text); }
@@ -368,6 +361,14 @@ static void append_id(cli_report *report, const char *id) {
     if (id == NULL || json_object_get(report->ids, id) != NULL) return;
     put(report, " id=\"%e\"", id);
     if (json_object_set_new(report->ids, id, json_true()) != 0) report->out_of_memory = true;
+}
+
+void cli_report_fold_begin(cli_report *report, const char *heading, const char *text,
+                           const char *id) {
+    append(report, "<details class=\"fold\"");
+    append_id(report, id);
+    put(report, "><summary><h2>%e</h2><span>%m</span></summary>\n<div class=\"inside\">\n", heading,
+        text);
 }
 
 void cli_report_figure(cli_report *report, const cli_figure *figure) {

@@ -98,8 +98,10 @@ void cli_report_facts(cli_report *report, const cli_fact *facts, size_t count);
 void cli_report_answers_here(cli_report *report);
 void cli_report_answers(cli_report *report, const char *heading, const cli_answer *answers,
                         size_t count, size_t shown);
-/* A section whose content is folded away under its heading and one sentence; a link into it unfolds it. */
-void cli_report_fold_begin(cli_report *report, const char *heading, const char *text);
+/* A section whose content is folded away under its heading and one sentence; a link to it (`id`, or NULL) or into it
+ * unfolds it. */
+void cli_report_fold_begin(cli_report *report, const char *heading, const char *text,
+                           const char *id);
 void cli_report_fold_end(cli_report *report);
 /* A paragraph; text between backquotes is set as code. */
 void cli_report_text(cli_report *report, const char *text);

@@ -53,7 +53,7 @@ void cli_run_open(run_page *page) {
     page->open = true;
     if (page->details)
         cli_report_fold_begin(page->report, section->heading,
-                              section->text == NULL ? "" : section->text);
+                              section->text == NULL ? "" : section->text, NULL);
     else
         cli_report_section(page->report, section->heading);
     if (!page->details && section->text != NULL) cli_report_text(page->report, section->text);

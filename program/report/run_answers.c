@@ -10,7 +10,7 @@
 
 #include "run_parts.h"
 
-enum { TEXT = 600, SENTENCES = 40, SHOWN = 8, NAME = 40 };
+enum { SENTENCES = 40, SHOWN = 8, NAME = 40 };
 
 /* The first of these that hold stand at the top, those after them are unfolded. */
 static const struct sentence {
@@ -81,35 +81,34 @@ static const struct sentence {
      "bounds", "bounds"},
 };
 
-/* The words with every {fact} in its place; false where one is not known. */
-static bool fill(const char *words, const json_t *facts, char text[TEXT]) {
+bool cli_run_fill(const char *words, const json_t *facts, char text[RUN_SENTENCE]) {
     size_t used = 0;
-    while (*words != '\0' && used + 1 < TEXT) {
+    while (*words != '\0' && used + 1 < RUN_SENTENCE) {
         const size_t plain = strcspn(words, "{");
-        used += (size_t)snprintf(text + used, TEXT - used, "%.*s", (int)plain, words);
+        used += (size_t)snprintf(text + used, RUN_SENTENCE - used, "%.*s", (int)plain, words);
         words += plain;
         if (*words == '\0') break;
         char name[NAME];
         const size_t length = strcspn(words, "}");
         (void)snprintf(name, sizeof name, "%.*s", (int)length - 1, words + 1);
         const char *fact = json_string_value(json_object_get(facts, name));
-        if (fact == NULL || used >= TEXT) return false;
-        used += (size_t)snprintf(text + used, TEXT - used, "%s", fact);
+        if (fact == NULL || used >= RUN_SENTENCE) return false;
+        used += (size_t)snprintf(text + used, RUN_SENTENCE - used, "%s", fact);
         words += length + 1;
     }
-    return used < TEXT;
+    return used < RUN_SENTENCE;
 }
 
 /* A run's sentences; those of the second of two stand under the first's. */
 static void say_run(run_page *page, int run, const char *heading) {
     const run_folder *folder = &page->runs[run];
-    char texts[SENTENCES][TEXT];
+    char texts[SENTENCES][RUN_SENTENCE];
     cli_answer answers[SENTENCES];
     size_t count = 0;
     json_t *facts = json_object();
     cli_run_findings(folder, facts);
     for (size_t row = 0; row < sizeof sentences / sizeof sentences[0]; row++)
-        if (fill(sentences[row].words, facts, texts[count])) {
+        if (cli_run_fill(sentences[row].words, facts, texts[count])) {
             answers[count] = (cli_answer){texts[count], sentences[row].link, sentences[row].figure};
             count++;
         }

@@ -114,6 +114,13 @@ void cli_run_layer_name(int layer, char word[RUN_WORD]);
 /* The same in a row's margin: "3", "emb". */
 void cli_run_layer_label(int64_t layer, char word[RUN_WORD]);
 
+/* ---- run_answers.c ---- */
+
+enum { RUN_SENTENCE = 600 };
+
+/* The words with every {fact} in its place; false where one is not known. */
+bool cli_run_fill(const char *words, const json_t *facts, char text[RUN_SENTENCE]);
+
 /* ---- run_findings.c ---- */
 
 /* Adds what the folder bears out to `facts`: name -> text. */

@@ -30,6 +30,16 @@ typedef struct study_points {
 
 typedef void study_function(trial *t, const study_sizes *sizes, study_points *points);
 
+/* The parts of the page. */
+typedef enum study_part {
+    STUDY_ROUNDS,
+    STUDY_ELASTIC,
+    STUDY_CERTIFICATES,
+    STUDY_ROWS,
+    STUDY_EXAMPLES,
+    STUDY_PARTS
+} study_part;
+
 typedef struct statement_study {
     const char *id;   /* the requirement that it belongs to */
     const char *name; /* of its files: NAME.csv, NAME.vl.json */
@@ -39,6 +49,10 @@ typedef struct statement_study {
     const char *title, *text;
     const char *caption; /* {size}, {samples} and {rounds} stand for the numbers */
     const char *figure;  /* report/figures/FIGURE.vl.json; NULL: that of its name */
+    /* What its numbers say, with {SERIES|WHAT} for a number of a series: y of its `first` or `last` point, or x there, `from`
+     * and `to`. A study with an answer is drawn before anything is unfolded. */
+    const char *answer;
+    study_part part;
     study_range size, samples, rounds;
 } statement_study;
 

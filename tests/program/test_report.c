@@ -56,7 +56,7 @@ static cli_report *hostile_page(void) {
     cli_report_grid_begin(report, 2);
     cli_report_figure(report, &figure);
     cli_report_grid_end(report);
-    cli_report_fold_begin(report, HOSTILE, HOSTILE);
+    cli_report_fold_begin(report, HOSTILE, HOSTILE, "fold " HOSTILE);
     cli_report_figure(report, &figure);
     cli_report_fold_end(report);
     cli_report_answers(report, HOSTILE, answers, 2, 1);

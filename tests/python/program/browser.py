@@ -233,6 +233,10 @@ class Tab:
             "ArrowUp": 38,
             "ArrowRight": 39,
             "ArrowDown": 40,
+            "Home": 36,
+            "End": 35,
+            "Escape": 27,
+            "Enter": 13,
         }
         for kind in ("keyDown", "keyUp"):
             self.call(

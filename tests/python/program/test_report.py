@@ -12,10 +12,12 @@ import json
 import os
 import re
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
-from browser import browse, drawn_dom, has_charts, needs_browser, outline, script_json, unfolded
+from browser import Tab, browse, drawn_dom, has_charts, needs_browser, outline, script_json, unfolded
 
 ROOT = Path(__file__).resolve().parents[3]
 BUILD = Path(os.environ.get("OTATTN_BUILD", ROOT / "build"))
@@ -101,6 +103,132 @@ def test_lines_answer_at_the_nearest_point() -> None:
         assert near[0]["params"][0]["select"]["nearest"] is True
         fields = near[0].get("encoding", {}).get("tooltip") or figure["encoding"]["tooltip"]
         assert all("format" in field for field in fields), file.name
+
+
+def test_the_page_of_verify_answers_first(verify_page: Path) -> None:
+    """Model and settings, sentences whose numbers are the figures', figures, then what unfolds."""
+    text = verify_page.read_text(encoding="utf-8")
+    places = [
+        text.index(mark)
+        for mark in ('class="facts"', 'class="answers"', '<figure class="chart"', '<details class="fold"')
+    ]
+    assert places == sorted(places)
+    assert text[: places[3]].count('<figure class="chart"') <= 12
+    said = re.search(r'<ol class="answers">(.*?)</ol>', text, re.DOTALL)
+    assert said is not None
+    sentences = re.findall(r'<li>(.*?) <a href="#(\w+)">', said[1])
+    assert 5 <= len(sentences) == said[1].count("<li>") <= 8
+    assert all(f' id="{name}"' in text for _, name in sentences)
+    by_figure = {name: html.unescape(sentence) for sentence, name in sentences}
+
+    def points(name: str, series: str) -> list[tuple[float, float]]:
+        figure = text[text.index(f' id="{name}"') :]
+        (rows,) = json.loads(
+            re.findall(r'<script type="application/json">(.*?)</script>', figure)[0]
+        ).values()
+        kind, x, y = rows[0]
+        return [(row[x], row[y]) for row in rows if row[kind] == series]
+
+    if has_charts(verify_page):
+        (shift, softmax), (_, exact) = (points("sink", name)[-1] for name in ("softmax", "softmax/exact"))
+        assert by_figure["sink"] == (
+            f"A key whose scores are raised by {shift:.0f} ends with {softmax:#.3g} more than its share "
+            f"under softmax and {exact:#.3g} under the doubly stochastic plan."
+        )
+    table = text[text.index(">By source<") :].split("</table>")[0]
+    rows = re.findall(
+        r'<tr><th scope="row">(\w+)</th><td class="n">(\d+)</td><td class="n">(\d+)</td>', table
+    )
+    all_of, right = (sum(int(row[k]) for row in rows) for k in (1, 2))
+    assert by_figure["checks"].startswith(f"{right} of {all_of} statements come out as they should")
+
+
+@pytest.fixture(scope="module")
+def tab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tab]:
+    opened = Tab("about:blank", tmp_path_factory.mktemp("tab"))
+    yield opened
+    opened.close()
+
+
+def opened(tab: Tab, page: Path, width: int, height: int) -> None:
+    if not has_charts(page):
+        pytest.skip("this build has no chart library (OTATTN_CHARTS)")
+    tab.events.clear()
+    tab.show(width, height)
+    tab.call("Page.navigate", url="about:blank")
+    tab.call("Page.navigate", url=page.as_uri())
+    tab.wait("document.documentElement?.dataset.drawn")
+
+
+@needs_browser
+def test_the_page_of_verify_is_short_until_it_unfolds(verify_page: Path, tab: Tab) -> None:
+    opened(tab, verify_page, 1280, 900)
+    assert tab.evaluate("document.documentElement.scrollHeight") <= 6000
+    drawn = int(tab.evaluate("document.documentElement.dataset.drawn"))
+    # A link to what is folded unfolds it, and its charts are drawn.
+    tab.evaluate("document.querySelector('.answers a[href=\"#printed\"]').click()")
+    tab.wait("document.getElementById('printed').open")
+    assert "fails, as expected" in tab.evaluate("document.getElementById('printed').innerText")
+    tab.evaluate("document.querySelector('details.fold').open = true")
+    tab.wait(f"Number(document.documentElement.dataset.drawn) > {drawn}")
+    assert tab.complaints() == []
+
+
+@needs_browser
+@pytest.mark.parametrize("width", [1280, 390])
+def test_charts_are_read_point_by_point(verify_page: Path, tab: Tab, width: int) -> None:
+    opened(tab, verify_page, width, 900)
+    figure = "document.getElementById('sink')"
+    rows = json.loads(tab.evaluate(f"{figure}.querySelector('script').textContent"))["shifts"]
+
+    def says(row: dict[str, Any], index: int) -> bool:
+        words = f"method {row['method']}, shift {row['shift']:g}, largest deviation "
+        said = re.fullmatch(rf"{re.escape(words)}(\S+) \({index} of {count}\)", reading())
+        return said is not None and float(said[1]) == float(f"{row['delta']:.4g}")
+
+    def reading() -> str:
+        return tab.evaluate(f"{figure}.querySelector('.reading').textContent")
+
+    series = {row["method"]: [one for one in rows if one["method"] == row["method"]] for row in rows}
+    names = list(series)
+    count = len(series[names[0]])
+    label = tab.evaluate(f"{figure}.querySelector('.plot').getAttribute('aria-label')")
+    assert label.endswith(f"Arrow keys read its {len(rows)} points.")
+    assert tab.evaluate(f"{figure}.querySelector('.reading').getAttribute('aria-live')") == "polite"
+    tab.evaluate(f"{figure}.querySelector('.plot').focus()")
+    assert reading() == ""
+    for keys, name, index in (
+        (["ArrowRight"], 0, 0),
+        (["ArrowRight"], 0, 1),
+        (["ArrowDown"], 1, 1),
+        (["ArrowDown", "ArrowDown", "ArrowDown"], len(names) - 1, 1),
+        (["End"], len(names) - 1, count - 1),
+        (["ArrowRight"], len(names) - 1, count - 1),
+        (["Home", "ArrowUp"], len(names) - 2, 0),
+    ):
+        for key in keys:
+            tab.key(key)
+        assert says(series[names[name]][index], index + 1), reading()
+        # The ring stands round the point that is read, within the chart.
+        ring, plot = (
+            tab.evaluate(
+                f"(() => {{ const r = {figure}.querySelector('{one}').getBoundingClientRect(); "
+                "return [r.left, r.right, r.top, r.bottom]; })()"
+            )
+            for one in (".crosshair", ".plot")
+        )
+        assert plot[0] <= ring[0] < ring[1] <= plot[1] and plot[2] <= ring[2] < ring[3] <= plot[3]
+    tab.key("Escape")
+    assert reading() == "" and tab.evaluate(f"{figure}.querySelector('.crosshair').hidden")
+    # Every chart has points to read, and each is read once.
+    tab.evaluate("for (const fold of document.querySelectorAll('details.fold')) fold.open = true")
+    charts = tab.evaluate("document.querySelectorAll('.plot').length")
+    tab.wait(f"Number(document.documentElement.dataset.drawn) === {charts}")
+    labels = tab.evaluate(
+        "[...document.querySelectorAll('.plot')].map((plot) => plot.getAttribute('aria-label'))"
+    )
+    assert all(re.search(r"Arrow keys read its \d+ points\.$", label) for label in labels), labels
+    assert tab.complaints() == []
 
 
 HOVER = """<script>

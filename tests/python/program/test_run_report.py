@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 import run_folders
 import spec
-from browser import browse, drawn_dom, needs_browser, outline
+from browser import Tab, browse, drawn_dom, needs_browser, outline
 from program import answer, run
 from safetensors.numpy import load_file, save_file
 
@@ -206,9 +206,10 @@ def test_runs_of_different_depths_are_aligned(tmp_path: Path, first: int, second
 
 
 def test_same_folder_same_bytes(hostile: Path, tmp_path: Path) -> None:
+    """Whatever the locale, whose decimal comma is in no number."""
     copy = tmp_path / "run"
     shutil.copytree(hostile, copy)
-    answer(tmp_path, "report", "run")
+    assert run(tmp_path, "report", "run", LC_ALL="de_DE.UTF-8").returncode == 0
     for file in sorted(hostile.rglob("*")):
         if file.is_file():
             assert file.read_bytes() == (copy / file.relative_to(hostile)).read_bytes(), file.name
@@ -420,6 +421,34 @@ def test_keyboard_and_theme_work_and_text_stays_text(hostile: Path, tmp_path: Pa
     assert light_pixel != dark_pixel
     assert said["hit"] == "undefined"
     assert said["images"] == 0
+
+
+@needs_browser
+def test_cells_of_heads_are_read_by_rows_and_chosen(hostile: Path, tmp_path: Path) -> None:
+    """Arrow keys go along a layer's heads and to the next layer; Enter chooses the head that is read."""
+    tab = Tab((hostile / "report.html").as_uri(), tmp_path)
+    try:
+        tab.show(1280, 900)
+        tab.wait("document.documentElement?.dataset.drawn")
+        tab.evaluate("document.querySelector('#first_key_mass .plot').focus()")
+        reading = "document.querySelector('#first_key_mass .reading').textContent"
+        mean = [
+            [head["first_key_mass"]["mean"] for head in layer] for layer in metrics_of(hostile)["attention"]
+        ]
+        for keys, layer, head in (("Home", 0, 0), ("ArrowRight", 0, 1), ("ArrowDown", 1, 1), ("End", 1, 3)):
+            tab.key(keys)
+            said = re.fullmatch(
+                r"layer (\d+), head (\d+), mean (\S+),.* \((\d+) of 4\)", tab.evaluate(reading)
+            )
+            assert said is not None, tab.evaluate(reading)
+            assert [int(said[k]) for k in (1, 2, 4)] == [layer, head, head + 1]
+            # A page holds six digits.
+            assert float(said[3]) == float(f"{float(f'{mean[layer][head]:.6g}'):.4g}")
+        tab.key("Enter")
+        assert tab.evaluate("document.querySelector('figure.maps h4').textContent") == "layer 1, head 3"
+        assert tab.complaints() == []
+    finally:
+        tab.close()
 
 
 # ---- what stands first ----
