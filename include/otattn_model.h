@@ -260,7 +260,7 @@ static inline int ota_model_run_exits(const ota_model_run *run) {
 }
 
 /* Runs sequences through the model. Statuses: besides those of ota_forward OTA_CANCELLED and OTA_TIMEOUT, after which
- * outputs are of no use and a cache holds nothing. */
+ * outputs are of no use. A run that failed leaves a cache with the positions before `first`, so that it may be made again. */
 OTA_API ota_status ota_session_run(ota_session *session, const ota_model_run *run,
                                    ota_error *error);
 /* Logits [rows, vocabulary] of states [rows, width]; `normalise`: apply the last norm first. */

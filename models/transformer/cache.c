@@ -21,12 +21,17 @@ ota_status ota_session_cache_create(ota_session *s, ota_error *error) {
     values = rows / (size_t)config->heads * (size_t)(config->kv_heads * config->value_width);
     s->cache.keys = calloc(keys, sizeof *s->cache.keys);
     s->cache.values = calloc(values, sizeof *s->cache.values);
-    if (online) s->cache.remaining = calloc(rows, sizeof *s->cache.remaining);
-    if (s->cache.keys == NULL || s->cache.values == NULL || (online && s->cache.remaining == NULL))
+    if (online) {
+        s->cache.capacities = rows;
+        s->cache.remaining = calloc(rows, sizeof *s->cache.remaining);
+        s->cache.before = calloc(rows, sizeof *s->cache.before);
+    }
+    if (s->cache.keys == NULL || s->cache.values == NULL ||
+        (online && (s->cache.remaining == NULL || s->cache.before == NULL)))
         return ota_refuse(error, OTA_ENOMEM, "no memory is left for a cache of %lld positions",
                           (long long)s->options.cache);
-    s->bytes +=
-        (keys + values) * sizeof *s->cache.keys + (online ? rows * sizeof *s->cache.remaining : 0);
+    s->bytes += (keys + values) * sizeof *s->cache.keys +
+                2 * s->cache.capacities * sizeof *s->cache.remaining;
     return OTA_OK;
 }
 
@@ -54,4 +59,17 @@ void ota_session_cache_append(ota_session *s, int64_t layer) {
     append(s, s->cache.keys, query, s->model->config.head_width, layer);
     append(s, s->cache.values, query + ota_model_size(s->model, OTA_SIZE_KEY),
            s->model->config.value_width, layer);
+}
+
+/* Keys and values lie behind those of earlier positions, whose capacities a step changes. */
+void ota_session_cache_begin(ota_session *s) {
+    s->cache.filled = s->run.now->first;
+    if (s->cache.filled > 0 && s->cache.capacities > 0)
+        memcpy(s->cache.before, s->cache.remaining, s->cache.capacities * sizeof *s->cache.before);
+}
+
+void ota_session_cache_end(ota_session *s, ota_status status) {
+    if (status == OTA_OK && s->options.cache > 0) s->cache.filled += s->run.now->count;
+    if (status != OTA_OK && s->cache.filled > 0 && s->cache.capacities > 0)
+        memcpy(s->cache.remaining, s->cache.before, s->cache.capacities * sizeof *s->cache.before);
 }

@@ -459,25 +459,14 @@ static ota_status check_run(const ota_session *s, const ota_model_run *run, ota_
     return status == OTA_OK ? check_tokens(s, run, error) : status;
 }
 
-ota_status ota_session_run(ota_session *s, const ota_model_run *given, ota_error *error) {
-    ota_model_run own;
-    const bool known = given != NULL && ota_sized_read(&own, sizeof own, given, given->size);
-    const ota_model_run *run = known ? &own : NULL;
-    ota_status status = check_run(s, run, error);
-    if (status != OTA_OK) return status;
+static ota_status run_all(ota_session *s, ota_error *error) {
+    const ota_model_run *const run = s->run.now;
     const int64_t rows = run->batch * run->count;
     const int64_t width = ota_model_size(s->model, OTA_SIZE_WIDTH);
-    s->run.own = own;
-    s->run.now = run = &s->run.own;
-    s->run.error = error;
-    if (run->lengths != NULL)
-        memcpy(s->run.lengths, run->lengths, (size_t)run->batch * sizeof *s->run.lengths);
-    s->cache.filled = 0;
-    status = ota_session_capture_begin(s);
+    ota_status status = ota_session_capture_begin(s);
     if (status == OTA_OK) status = begin(s);
     if (status == OTA_OK) status = run_blocks(s);
     if (status != OTA_OK) return status;
-    if (s->options.cache > 0) s->cache.filled = run->first + run->count;
     const ota_weight *norm = &s->model->weights[OTA_FINAL_NORM];
     if (ota_weight_present(norm)) {
         float *x = s->buffers.residual;
@@ -488,4 +477,20 @@ ota_status ota_session_run(ota_session *s, const ota_model_run *given, ota_error
         memcpy(run->states, s->buffers.residual,
                (size_t)(rows * width) * sizeof *s->buffers.residual);
     return ota_session_end(s, status, error);
+}
+
+ota_status ota_session_run(ota_session *s, const ota_model_run *given, ota_error *error) {
+    ota_model_run own;
+    const bool known = given != NULL && ota_sized_read(&own, sizeof own, given, given->size);
+    ota_status status = check_run(s, known ? &own : NULL, error);
+    if (status != OTA_OK) return status;
+    s->run.own = own;
+    s->run.now = &s->run.own;
+    s->run.error = error;
+    if (own.lengths != NULL)
+        memcpy(s->run.lengths, own.lengths, (size_t)own.batch * sizeof *s->run.lengths);
+    ota_session_cache_begin(s);
+    status = run_all(s, error);
+    ota_session_cache_end(s, status);
+    return status;
 }

@@ -316,6 +316,7 @@ void ota_session_free(ota_session *s) {
         s->key_slopes,       s->buffers.pieces};
     for (size_t k = 0; k < sizeof buffers / sizeof *buffers; k++) free(buffers[k]);
     free(s->cache.remaining);
+    free(s->cache.before);
     free(s->run.lengths);
     ota_session_free_methods(s);
     ota_session_free_exits(s);

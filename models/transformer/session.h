@@ -181,6 +181,8 @@ typedef struct ota_mixture {
 typedef struct ota_session_cache {
     float *keys, *values; /* [layers, batch, kv heads, cache, head width or value width] */
     double *remaining;    /* [layers, batch, heads, cache], where columns are online */
+    double *before;       /* the same, of what a step found */
+    size_t capacities;    /* entries of each */
     int64_t filled;       /* positions */
 } ota_session_cache;
 
@@ -328,6 +330,9 @@ void ota_session_free_mixture(ota_session *session);
 ota_status ota_session_cache_create(ota_session *session, ota_error *error);
 /* Appends the run's keys and values of the layer. */
 void ota_session_cache_append(ota_session *session, int64_t layer);
+/* Around a run: one that failed leaves what the cache held of the positions before it. */
+void ota_session_cache_begin(ota_session *session);
+void ota_session_cache_end(ota_session *session, ota_status status);
 
 /* exits.c */
 ota_status ota_session_exits_begin(ota_session *session);

@@ -331,6 +331,58 @@ static void test_captures(void **state) {
     ota_model_free(s.model);
 }
 
+/* How many more captures there are before the run is stopped. */
+static ota_status stop_there(void *user, const ota_capture *capture, ota_error *error) {
+    int *const left = user;
+    (void)capture;
+    (void)error;
+    return (*left)-- > 0 ? OTA_OK : OTA_CANCELLED;
+}
+
+/* A step on a cache that was stopped anywhere is made again, with the bits of one that was not. */
+static void test_stopped_steps_are_made_again(void **state) {
+    (void)state;
+    checkpoint c;
+    static const char *const methods[] = {"softmax", "softmax/online:1.2"};
+    draw_checkpoint(&c);
+    write_model(&c);
+    ota_model *model = open_model();
+    for (int online = 0; online < 2; online++) {
+        const ota_session_options options = {
+            .cache = POSITIONS, .methods = &methods[online], .method_count = 1};
+        float wanted[COUNT * WIDTH], states[COUNT * WIDTH];
+        ota_session *session = open_session(model, options);
+        run_tokens(session, 0, 4, wanted);
+        for (int64_t t = 4; t < COUNT; t++) run_tokens(session, t, 1, wanted + t * WIDTH);
+        ota_session_free(session);
+        session = open_session(model, options);
+        run_tokens(session, 0, 4, states);
+        int stopped = 0;
+        for (int64_t t = 4; t < COUNT; t++) {
+            for (int at = 0;; at += 3) {
+                int left = at;
+                const ota_model_run step = {.size = sizeof step,
+                                            .ids = tokens + t,
+                                            .batch = 1,
+                                            .count = 1,
+                                            .first = t,
+                                            .states = states + t * WIDTH,
+                                            .wanted = want_all,
+                                            .capture = stop_there,
+                                            .user = &left};
+                const ota_status status = ota_session_run(session, &step, NULL);
+                if (status == OTA_OK) break;
+                assert_int_equal(status, OTA_CANCELLED);
+                stopped++;
+            }
+        }
+        assert_true(stopped > COUNT);
+        assert_memory_equal(states, wanted, sizeof states);
+        ota_session_free(session);
+    }
+    ota_model_free(model);
+}
+
 /* What goes into layer 1. */
 typedef struct middle {
     float stream[COUNT * WIDTH];
@@ -653,6 +705,7 @@ TEST_FILE(test_model) {
         IN_FOLDER(test_padded_after_whole),
         IN_FOLDER(test_cache),
         IN_FOLDER(test_online_columns_on_a_cache),
+        IN_FOLDER(test_stopped_steps_are_made_again),
         IN_FOLDER(test_captures),
         IN_FOLDER(test_start_at_layer),
         IN_FOLDER(test_attention_of_a_block),
