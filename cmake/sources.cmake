@@ -168,6 +168,7 @@ set(OTATTN_LIBRARY_SOURCES
     src/solvers/derivatives/unrolled.c
     src/solvers/derivatives/unrolled_kernel.c
     src/solvers/derivatives/unrolled_tangents.c
+    src/solvers/far_plan.c
     src/solvers/far_scores.c
     src/solvers/interior.c
     src/solvers/listed_semidual.c

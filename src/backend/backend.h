@@ -242,11 +242,12 @@ typedef struct ota_far {
     double *column_shift;        /* [columns] taken off S */
     double *asked, *floors;      /* [columns] nu and floors of keys whose bounds bind for certain */
     /* found */
-    bool shut;    /* the scores are S', and f and g belong to those */
-    bool aligned; /* by the potentials of a plan without entropy */
-    bool parted;  /* without the pairs, too, that no plan uses of those left */
-    double depth; /* pairs as far as this below the top of their row are shut */
-    double sink;  /* taken off the sink, g and row_shift aside */
+    bool shut;        /* the scores are S', and f and g belong to those */
+    bool aligned;     /* by the potentials of a plan without entropy */
+    bool parted;      /* without the pairs, too, that no plan uses of those left */
+    double depth;     /* pairs as far as this below the top of their row are shut */
+    double sink;      /* taken off the sink, g and row_shift aside */
+    double rows_sink; /* where rows that use their sink have it before they are shifted */
 } ota_far;
 
 /* One head. n = rows, m = columns. All potentials in units of S. */
@@ -269,7 +270,9 @@ typedef struct ota_head {
         int64_t stride; /* >= columns, multiple of 16; the padding is -inf */
         bool narrow;    /* f32, else f64 */
         bool tried;     /* f32, and where it does not do, f64 follows */
-        double range;   /* max - min of the finite ones */
+        bool
+            numbers_added; /* some are sums with numbers of pairs, which may stand for "forbidden" */
+        double range;      /* max - min of the finite ones */
         ota_far far;
     } scores;
     /* what the problem asks of rows */

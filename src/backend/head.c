@@ -34,6 +34,7 @@ ota_head ota_head_of(const ota_resolved *r, int64_t index) {
                       .row.mass_tolerance = ota_mass_tolerance(r),
                       .row.strength = row.row_strength,
                       .row.caps = row.caps,
+                      .scores.numbers_added = r->adds_pairs,
                       .column.rule = p->columns,
                       .all_rows = p->axis == OTA_AXIS_COLUMNS ? r->keys : r->share.rows,
                       .column.strength = p->strength,

@@ -88,9 +88,10 @@ static void load_start(const ota_far_call *call, ota_head *head) {
     }
 }
 
-static void reload(const ota_far_call *call, ota_head *head) {
+static bool reload(const ota_far_call *call, ota_head *head) {
     const attempt *a = call->context;
-    (void)a->plan->backend->load(head);
+    bool finite = a->plan->backend->load(head);
+    return ota_coupled_share_scores(head, &finite);
 }
 
 /* Of a plan that was emitted from shifted scores, or with a shifted sink: potentials and lse become those of the caller's. */

@@ -167,8 +167,9 @@ double ota_edge_floor(const ota_coupled *state);
 typedef struct ota_far_call ota_far_call;
 struct ota_far_call {
     ota_status (*solve)(ota_head *head);
-    void (*start)(const ota_far_call *call, ota_head *head);  /* g to start from, of S */
-    void (*reload)(const ota_far_call *call, ota_head *head); /* the scores as they were given */
+    void (*start)(const ota_far_call *call, ota_head *head); /* g to start from, of S */
+    /* the scores as they were given; false: the communicator failed */
+    bool (*reload)(const ota_far_call *call, ota_head *head);
     const void *context;
 };
 
@@ -177,8 +178,6 @@ bool ota_far_scores_are_near(const ota_head *head);
 /* Solves a head with a tolerance where the range of its scores allows that, or else on scores S' that are near each other
  * (head->scores.far says what f and g are then less than those of S). */
 ota_status ota_far_scores_solve(ota_head *head, const ota_far_call *call);
-/* Bytes that this takes of a solver's workspace before the solver runs, for these columns. */
-size_t ota_far_scores_bytes(const ota_head_shape *shape, ota_column_rule columns);
 /* Exact columns whose sink lies far from all scores: g would have to close the distance, beside which scores have no digits. What
  * is taken off the sink is a constant of g. */
 void ota_far_sink_near(ota_head *head);
@@ -186,6 +185,15 @@ void ota_far_sink_near(ota_head *head);
  * them, too. False: not beside far scores. Then, of the plan without them, potentials at which they get nothing. */
 bool ota_far_scores_part(ota_coupled *state);
 void ota_far_scores_set_apart(const ota_coupled *state);
+
+/* ---- far_plan.c -------------------------------------------------------------------------------- */
+
+/* Bytes that this takes of a solver's workspace before the solver runs, for these columns. */
+size_t ota_far_scores_bytes(const ota_head_shape *shape, ota_column_rule columns);
+/* Why there are no such potentials; NULL: there are. */
+const char *ota_far_plan_cannot(const ota_head *head);
+/* The potentials of a plan without entropy over f and g: OTA_OK, or why there are none. */
+ota_status ota_far_plan_find(ota_head *head);
 
 /* ---- methods -------------------------------------------------------------------------------- */
 

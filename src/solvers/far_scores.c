@@ -6,7 +6,8 @@
  *     c_j = max_i (S_ij - r_i)  taken off keys that lie more than `depth` below all tops of rows and must be filled
  *     S'  = (S - c) - r,        -inf where it lies more than `depth` below its row's top
  *
- * R' is the range of what is left. Rows take a shift where f has no meaning of its own: exact rows without a sink. Keys must be
+ * R' is the range of what is left. Rows take a shift where f has no meaning of its own: exact rows without a sink. Relaxed rows are
+ * left a part of the depth, at which they carry nothing, as what their f says. Keys must be
  * filled, however low all of their scores are, by exact columns, whose g has no meaning of its own either, and up to their
  * least sum by bounded ones. Those are left a part of the depth, so that they get nothing beyond it and g stays positive, which
  * is all that its size says. The differences are exact, as numbers near each other are subtracted, while S + g would lose the
@@ -25,7 +26,9 @@
  *
  *     r_i = -F_i     c_j = -G_j, of capped and bounded columns only where |G_j| is far from 0
  *
- * and no pair that a best plan uses lies below 0 by more than a potential that was left. Keys of capped and bounded columns
+ * and no pair that a best plan uses lies below 0 by more than a potential that was left. Within entry caps a pair far above 0 is at its
+ * cap in every plan near the best, and as well where it lies lower. The potential of a sink is 0, so S' = S - c - sink for rows that
+ * use it, and others are lifted as far above it as their weights on it are nothing for certain. Keys of capped and bounded columns
  * that were shifted are full, or at their least sum, in every plan near the best: that is asked of them as of exact ones, which
  * leaves their g free, and G_j + g_j must keep its sign. */
 #include <inttypes.h>
@@ -42,9 +45,16 @@ static const double depth_share = 0.25;
 static const double left_share = 0.25, safe_share = 0.75;
 /* Of the depth: what potentials of capped and bounded columns may be and stay what they are. */
 static const double near_share = 1.0 / 16.0;
+/* Of the depth: how far above their sink rows are lifted that leave it nothing, and how far above others pairs may lie that are at
+ * their caps. */
+static const double lift_share = 0.5, above_share = 0.75;
+/* How far above 0 pairs are for certain at their caps, in temperatures. */
+static const double at_caps = 25.0;
 /* Least depth in temperatures: e^-100 is nothing beside any tolerance. */
 static const double least_depth = 400.0;
-/* Of a relaxed key whose pairs are all shut: sums of e^-500 of what is asked for. */
+/* Temperatures that part numbers that forbid from scores for certain. */
+static const double far_enough = 0x1p20;
+/* Of a relaxed key or row whose pairs are all shut: sums of e^-500 of what is asked for. */
 static const double least_fall = 1000.0;
 /* What weights of heavy tails (orders below 1) may add up to at shut pairs, in units of the tolerance. */
 static const double tail_share = 1.0 / 16.0;
@@ -76,10 +86,17 @@ static bool is_deep(const ota_head *head, double depth) {
     if (ota_rule_is(ota_head_rule(head), OTA_RULE_PENALISED) &&
         !(fall >= least_fall * (head->tau + head->column.strength)))
         return false;
+    if (head->row.strength < INFINITY && !(fall >= least_fall * (head->tau + head->row.strength)))
+        return false;
     if (!head->row.regulariser->tsallis || order >= 1.0) return true;
     const double weight = pow((1.0 - order) * fall / head->tau, -1.0 / (1.0 - order));
     return weight * (double)head->all_rows * (double)head->columns <=
            tail_share * head->settings->stop.tolerance * head->mass;
+}
+
+/* What potentials of a plan without entropy need not reach. */
+static double alignment_depth(const ota_head *head) {
+    return fmin(depth_share * widest(head), far_enough * head->tau);
 }
 
 /* r into row_shift, c into column_shift, and the highest r; false: the communicator failed. */
@@ -120,6 +137,27 @@ void ota_far_sink_near(ota_head *head) {
     head->scores.far.sink = sink - top;
 }
 
+/* Would a row's own potential lose digits of scores beside the sink? Where some score may have a place, at least. */
+static bool sink_is_far(const ota_head *head) {
+    const double sink = head->row.sink;
+    double ends[2] = {-INFINITY, -INFINITY};
+    if (!(sink > -INFINITY) || head->settings->stop.fixed || !ota_is_smooth(head->row.regulariser))
+        return false;
+    for (int64_t i = 0; i < head->rows; i++) {
+        for (int64_t j = 0; j < head->columns && head->mu[i] > 0.0; j++) {
+            const double s = get_score(head, i, j);
+            if (!(head->nu[j] > 0.0) || !(s > -INFINITY)) continue;
+            ends[0] = fmax(ends[0], -s);
+            ends[1] = fmax(ends[1], s);
+        }
+    }
+    if (head->settings->ranks != NULL &&
+        !ota_ranks_most(head->settings, ends, 2, "the range of the scores"))
+        return false;
+    const double apart = least_depth * head->tau;
+    return ends[1] > -INFINITY && (sink > ends[1] + apart || sink < -ends[0] - apart);
+}
+
 /* S - c - r as if in one step: far numbers cancel in any order. */
 static double shifted(double s, double c, double r) {
     const double a = s - c, back = s - a;
@@ -133,6 +171,9 @@ static bool shift(ota_head *head) {
     const ota_far *far = &head->scores.far;
     const bool lowered = !far->aligned && !ota_rule_is(ota_head_rule(head), OTA_RULE_BALANCED);
     const double left = lowered ? left_share * far->depth : 0.0;
+    const double row_left = head->row.strength < INFINITY ? left_share * far->depth : 0.0;
+    const double above =
+        far->aligned && head->row.regulariser->capped ? above_share * far->depth : INFINITY;
     double ends[2] = {-INFINITY, -INFINITY}; /* -lowest, highest */
     for (int64_t i = 0; i < head->rows; i++) {
         const double r = far->row_shift[i], top = far->row_top[i];
@@ -141,7 +182,8 @@ static bool shift(ota_head *head) {
             const double c = far->column_shift[j];
             double s = get_score(head, i, j);
             if (!(s > -INFINITY)) continue;
-            s = shifted(s, c, r) - (c < 0.0 ? left : 0.0);
+            s = shifted(s, c, r) - (c < 0.0 ? left : 0.0) - (r < 0.0 ? row_left : 0.0);
+            s = fmin(s, top + above);
             if (!(s >= top - far->depth)) s = -INFINITY;
             put_score(head, i, j, s);
             if (!(s > -INFINITY) || !(head->mu[i] > 0.0) || !(head->nu[j] > 0.0)) continue;
@@ -155,6 +197,8 @@ static bool shift(ota_head *head) {
     head->scores.range = ends[1] > -ends[0] ? ends[1] + ends[0] : 0.0;
     for (int64_t j = 0; j < head->columns && lowered; j++)
         far->column_shift[j] += far->column_shift[j] < 0.0 ? left : 0.0;
+    for (int64_t i = 0; i < head->rows; i++)
+        far->row_shift[i] += far->row_shift[i] < 0.0 ? row_left : 0.0;
     head->scores.far.shut = true;
     return head->scores.range <= widest(head);
 }
@@ -163,8 +207,9 @@ static bool shift(ota_head *head) {
  * rows and keys that lie far below nearer. True: the range of what is left is within the tolerance. */
 static bool shut(ota_head *head) {
     const ota_column_rule_row *rule = ota_head_rule(head);
-    const bool rows_free = !(head->row.strength < INFINITY) && !(head->row.sink > -INFINITY);
-    const double depth = depth_share * widest(head);
+    const bool relaxed = head->row.strength < INFINITY;
+    const bool rows_free = !(head->row.sink > -INFINITY);
+    const double depth = depth_share * widest(head), left = relaxed ? left_share * depth : 0.0;
     const bool must_fill = ota_rule_is(rule, OTA_RULE_BALANCED) || head->column.floor > 0.0;
     double highest;
     if (head->scores.far.scores == NULL || !is_deep(head, depth)) return false;
@@ -173,8 +218,8 @@ static bool shut(ota_head *head) {
     for (int64_t i = 0; i < head->rows; i++) {
         const double r = head->scores.far.row_shift[i];
         const bool low = rows_free && r > -INFINITY && r < highest - depth;
-        head->scores.far.row_shift[i] = low ? r : 0.0;
-        head->scores.far.row_top[i] = low ? 0.0 : r;
+        head->scores.far.row_shift[i] = low ? r - highest : 0.0;
+        head->scores.far.row_top[i] = low ? highest - left : r;
     }
     for (int64_t j = 0; j < head->columns; j++) {
         const double c = head->scores.far.column_shift[j];
@@ -185,57 +230,6 @@ static bool shut(ota_head *head) {
 }
 
 /* ---- by the potentials of a plan without entropy --------------------------------------------------- */
-
-static bool may_align(const ota_settings *s, const ota_column_rule_row *rule,
-                      const ota_regulariser_row *regulariser) {
-    return !s->stop.fixed && s->ranks == NULL && ota_rule_is(rule, OTA_RULE_CONSTRAINED) &&
-           !regulariser->capped && ota_is_smooth(regulariser);
-}
-
-/* [rows][columns] the plan, before what transport asks for. */
-static bool plan_bytes(int64_t rows, int64_t columns, size_t *bytes) {
-    return ota_size_mul((size_t)rows, (size_t)columns, bytes) && *bytes <= OTA_PAIRS_LIMIT &&
-           ota_size_mul(ota_size_round_up(*bytes, 8), sizeof(double), bytes);
-}
-
-size_t ota_far_scores_bytes(const ota_head_shape *shape, ota_column_rule columns) {
-    const ota_resolved *r = shape->resolved;
-    const ota_column_rule_row *rule = ota_column_rule_of(columns);
-    size_t bytes = 0;
-    if (!may_align(&r->settings, rule, ota_regulariser_of(&r->problem)) ||
-        !plan_bytes(shape->rows, shape->columns, &bytes))
-        return 0;
-    const bool floor = ota_column_parameters_of(&r->problem).floor > 0.0;
-    const size_t search = ota_transport_workspace(shape->rows, shape->columns, floor);
-    return ota_size_add(bytes, search, &bytes) ? bytes : SIZE_MAX;
-}
-
-/* F and G over f and g: OTA_OK, or why there are none. */
-static ota_status find_potentials(ota_head *head) {
-    const ota_column_rule_row *rule = ota_head_rule(head);
-    size_t bytes = 0;
-    if (!may_align(head->settings, rule, head->row.regulariser) ||
-        !plan_bytes(head->rows, head->columns, &bytes))
-        return OTA_TOL_UNREACHABLE;
-    ota_transport problem = {.n = head->rows,
-                             .m = head->columns,
-                             .scores = head->scores.data,
-                             .stride = head->scores.stride,
-                             .narrow = head->scores.narrow,
-                             .mu = head->mu,
-                             .nu = head->nu,
-                             .capped = ota_rule_is(rule, OTA_RULE_CAPACITY),
-                             .floor = head->column.floor,
-                             .sink = head->row.sink,
-                             .tolerance = head->row.mass_tolerance,
-                             .costs = head->host.algebra->costs[0],
-                             .watch = ota_watch_of(head->settings),
-                             .plan = head->host.workspace,
-                             .plan_stride = head->columns,
-                             .f = head->f,
-                             .g = head->g};
-    return ota_transport_solve(&problem, (char *)head->host.workspace + bytes);
-}
 
 /* Keys whose bounds bind for certain become exact ones, and the others stay what they are. */
 static void pin_keys(ota_head *head) {
@@ -252,14 +246,34 @@ static void pin_keys(ota_head *head) {
     head->column.rule = OTA_COLUMNS_BOUNDED;
 }
 
+/* Rows whose sink takes as much as nothing are lifted far above it; the others keep it. */
+static double row_shift_of(const ota_head *head, int64_t i) {
+    const double sink = head->row.sink, best = -head->f[i], depth = head->scores.far.depth;
+    if (!(sink > -INFINITY)) return best;
+    return best - lift_share * depth > sink ? best - lift_share * depth : sink;
+}
+
+/* The sink of shifted rows; none where it takes nothing of any row. False: the communicator failed. */
+static bool move_sink(ota_head *head) {
+    ota_far *far = &head->scores.far;
+    double kept = 0.0;
+    far->rows_sink = head->row.sink;
+    if (!(head->row.sink > -INFINITY)) return true;
+    for (int64_t i = 0; i < head->rows; i++)
+        if (head->mu[i] > 0.0 && !(far->row_shift[i] > far->rows_sink)) kept = 1.0;
+    if (head->settings->ranks != NULL &&
+        !ota_ranks_most(head->settings, &kept, 1, "rows beside their sink"))
+        return false;
+    head->row.sink = kept > 0.0 ? 0.0 : -INFINITY;
+    return true;
+}
+
 static ota_status align(ota_head *head) {
     ota_far *far = &head->scores.far;
     const bool balanced = ota_rule_is(ota_head_rule(head), OTA_RULE_BALANCED);
-    const double depth = depth_share * widest(head);
-    if (far->scores == NULL || !is_deep(head, depth) || head->row.strength < INFINITY ||
-        head->row.sink > -INFINITY)
-        return OTA_TOL_UNREACHABLE;
-    const ota_status found = find_potentials(head);
+    const double depth = alignment_depth(head);
+    if (!is_deep(head, depth)) return OTA_TOL_UNREACHABLE;
+    const ota_status found = ota_far_plan_find(head);
     if (found != OTA_OK) return found;
     far->depth = depth;
     far->aligned = true;
@@ -267,14 +281,17 @@ static ota_status align(ota_head *head) {
         far->column_shift[j] =
             balanced || fabs(head->g[j]) > near_share * depth ? -head->g[j] : 0.0;
     for (int64_t i = 0; i < head->rows; i++) {
-        double top = -INFINITY;
-        far->row_shift[i] = -head->f[i];
+        const double r = row_shift_of(head, i), lift = -head->f[i] - r;
+        double top = head->row.sink > -INFINITY && !(lift > 0.0) ? 0.0 : -INFINITY;
+        far->row_shift[i] = r;
         for (int64_t j = 0; j < head->columns; j++) {
             if (head->nu[j] > 0.0)
-                top = fmax(top, shifted(get_score(head, i, j), far->column_shift[j], -head->f[i]));
+                top = fmax(top, shifted(get_score(head, i, j), far->column_shift[j], r));
         }
-        far->row_top[i] = top;
+        /* Pairs above are at their caps. */
+        far->row_top[i] = head->row.regulariser->capped ? fmin(top, fmax(0.0, lift)) : top;
     }
+    if (!move_sink(head)) return OTA_ECOMM;
     if (!shift(head)) return OTA_TOL_UNREACHABLE;
     if (!balanced) pin_keys(head);
     return OTA_OK;
@@ -312,31 +329,53 @@ void ota_far_scores_set_apart(const ota_coupled *state) {
     for (int64_t j = 0; j < state->pass.columns; j++) head->g[j] += apart * (of_columns[j] - base);
 }
 
-/* Would the pairs that were shut get no weight at f and g either? */
+/* How far S' + f + g lies below 0 where it does most, of a row's pairs that lie above their caps by as much as they may. */
+static double lowest_at_caps(const ota_head *head, int64_t i) {
+    const double top = head->scores.far.row_top[i] + above_share * head->scores.far.depth;
+    double most = -INFINITY;
+    for (int64_t j = 0; j < head->columns; j++) {
+        const double s = get_score(head, i, j);
+        if (s >= top && head->nu[j] > 0.0 && head->g[j] > -INFINITY)
+            most = fmax(most, -(s + head->f[i] + head->g[j]));
+    }
+    return most;
+}
+
+/* Would the pairs that were shut get no weight at f and g either, nor sinks of lifted rows, and pairs above their caps what
+ * their caps allow? */
 static bool shut_pairs_hold(const ota_head *head) {
+    enum { ROWS, KEYS, SINKS, CAPS, ENDS };
     const ota_column_rule_row *rule = ota_head_rule(head);
-    double most[2] = {-INFINITY, -INFINITY};
+    const ota_far *far = &head->scores.far;
+    const bool sink = far->aligned && far->rows_sink > -INFINITY;
+    const bool capped = far->aligned && head->row.regulariser->capped;
+    double most[ENDS] = {-INFINITY, -INFINITY, -INFINITY, -INFINITY};
     for (int64_t i = 0; i < head->rows; i++) {
-        if (head->mu[i] > 0.0 && head->f[i] > -INFINITY)
-            most[0] = fmax(most[0], head->scores.far.row_top[i] + head->f[i]);
+        if (!(head->mu[i] > 0.0) || !(head->f[i] > -INFINITY)) continue;
+        most[ROWS] = fmax(most[ROWS], far->row_top[i] + head->f[i]);
+        if (sink && far->row_shift[i] > far->rows_sink) most[SINKS] = fmax(most[SINKS], head->f[i]);
+        if (capped) most[CAPS] = fmax(most[CAPS], lowest_at_caps(head, i));
     }
     for (int64_t j = 0; j < head->columns; j++) {
         if (!(head->nu[j] > 0.0) || !isfinite(head->g[j])) continue;
-        const double c = head->scores.far.column_shift[j];
+        const double c = far->column_shift[j];
         const bool raised = c < 0.0 && !ota_rule_is(rule, OTA_RULE_BALANCED);
-        if (head->scores.far.aligned) {
+        if (far->aligned) {
             if (!ota_rule_is(rule, OTA_RULE_BALANCED) && (c > 0.0 || c < 0.0) &&
                 fabs(head->g[j]) >= fabs(c))
                 return false;
         } else if (raised && !(head->g[j] > 0.0) && head->column.floor < 1.0) {
             return false;
         }
-        most[1] = fmax(most[1], head->g[j]);
+        most[KEYS] = fmax(most[KEYS], head->g[j]);
     }
     if (head->settings->ranks != NULL &&
-        !ota_ranks_most(head->settings, most, 2, "the potentials of the plan"))
+        !ota_ranks_most(head->settings, most, ENDS, "the potentials of the plan"))
         return false;
-    return most[0] + most[1] < safe_share * head->scores.far.depth;
+    const double rest = (1.0 - safe_share) * far->depth;
+    /* What is at its cap stays there when its score grows to what it was. */
+    return most[SINKS] < -rest && most[CAPS] < -at_caps * head->tau &&
+           most[ROWS] + most[KEYS] < safe_share * far->depth;
 }
 
 /* ---- the solve ---------------------------------------------------------------------------------- */
@@ -355,7 +394,7 @@ static ota_status solve_shifted(ota_head *head, const ota_far_call *call) {
     call->start(call, head);
     shift_start(head);
     ota_status status = call->solve(head);
-    if (status >= OTA_OK && !shut_pairs_hold(head)) {
+    if (status >= OTA_OK && head->scores.far.shut && !shut_pairs_hold(head)) {
         (void)ota_snprintf(head->found.sentence, sizeof head->found.sentence,
                            "they would get weight");
         status = OTA_TOL_UNREACHABLE;
@@ -378,43 +417,53 @@ bool ota_far_scores_are_near(const ota_head *head) {
            head->settings->stop.tolerance >= 2.0 * residual_floor(head);
 }
 
+/* The scores as they were given, or false: the communicator failed. */
+static bool begin_again(ota_head *head, const ota_far_call *call, double sink) {
+    head->scores.far.shut = head->scores.far.parted = head->scores.far.aligned = false;
+    head->row.sink = sink;
+    return call->reload(call, head);
+}
+
+/* May another way find what the first one did not? */
+static bool may_go_on(ota_status first) {
+    return first == OTA_INFEASIBLE || first == OTA_TOL_UNREACHABLE || first == OTA_NOT_CONVERGED;
+}
+
 ota_status ota_far_scores_solve(ota_head *head, const ota_far_call *call) {
     const double tolerance = head->settings->stop.tolerance, least = 2.0 * residual_floor(head);
+    const double sink = head->row.sink;
     char why[sizeof head->found.sentence / 2] = "";
     ota_status first = OTA_TOL_UNREACHABLE;
+    const bool near = ota_far_scores_are_near(head);
     /* Every leading block of prefix columns is a head of its own. */
-    if (ota_far_scores_are_near(head) || ota_head_rule(head)->coupling == OTA_COUPLING_LEADING) {
-        call->start(call, head);
-        shift_start(head);
-        return call->solve(head);
-    }
-    const bool near = shut(head);
-    if (near) {
+    const bool whole = ota_head_rule(head)->coupling != OTA_COUPLING_LEADING;
+    const bool tried = near || !whole || shut(head);
+    if (tried) {
         first = solve_shifted(head, call);
-        if (first != OTA_INFEASIBLE && first != OTA_TOL_UNREACHABLE && first != OTA_NOT_CONVERGED)
+        if (!whole || !may_go_on(first)) return first;
+        if (near && !(head->scores.range > alignment_depth(head)) && !sink_is_far(head))
             return first;
         (void)ota_snprintf(why, sizeof why, "%.*s", (int)sizeof why - 1, head->found.sentence);
     }
-    /* Rows of many processes among others, which loading again would leave without those of the rest. */
-    const bool again = may_align(head->settings, ota_head_rule(head), head->row.regulariser);
-    if (!again && first == OTA_NOT_CONVERGED) return first;
     ota_status aligned = OTA_TOL_UNREACHABLE;
-    if (again) {
-        call->reload(call, head);
-        head->scores.far.shut = head->scores.far.parted = false;
+    const char *cannot = ota_far_plan_cannot(head);
+    if (cannot != NULL && (near || first == OTA_NOT_CONVERGED)) return first;
+    if (cannot == NULL) {
+        if (!begin_again(head, call, sink)) return OTA_ECOMM;
         aligned = align(head);
+        if (aligned == OTA_OK) aligned = solve_shifted(head, call);
+        if (!may_go_on(aligned)) return aligned;
     }
-    if (aligned == OTA_OK) aligned = solve_shifted(head, call);
-    if (aligned >= OTA_OK || aligned == OTA_CANCELLED || aligned == OTA_TIMEOUT) return aligned;
-    if (first == OTA_NOT_CONVERGED) { /* what it found may be asked for */
-        call->reload(call, head);
-        head->scores.far.shut = head->scores.far.parted = head->scores.far.aligned = false;
-        return shut(head) ? solve_shifted(head, call) : first;
+    if (near || first == OTA_NOT_CONVERGED) { /* what it found may be asked for */
+        if (!begin_again(head, call, sink)) return OTA_ECOMM;
+        return near || shut(head) ? solve_shifted(head, call) : first;
     }
+    const char *also = cannot == NULL || why[0] == '\0' ? "" : "; ";
     (void)ota_snprintf(head->found.sentence, sizeof head->found.sentence,
                        "head %" PRId64 ": tolerance %.3g is below %.3g, twice what %s arithmetic "
-                       "reaches at this range of scores and temperature%s%s",
+                       "reaches at this range of scores and temperature%s%s%s%s",
                        head->index, tolerance, least, head->scores.narrow ? "f32" : "f64",
-                       near ? "; without scores far below the others: " : "", why);
+                       tried ? "; without scores far below the others: " : "", why, also,
+                       cannot != NULL ? cannot : "");
     return OTA_TOL_UNREACHABLE;
 }

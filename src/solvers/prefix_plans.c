@@ -86,7 +86,7 @@ static double block_masses(const ota_head *head, const prefix_memory *memory, in
     return total;
 }
 
-static void copy_block(const ota_far_call *call, ota_head *block) {
+static bool copy_block(const ota_far_call *call, ota_head *block) {
     const ota_head *head = call->context;
     const double *from = head->scores.data;
     double *to = block->scores.far.scores, low = INFINITY, high = -INFINITY;
@@ -101,6 +101,7 @@ static void copy_block(const ota_far_call *call, ota_head *block) {
         }
     }
     block->scores.range = high > low ? high - low : 0.0;
+    return true;
 }
 
 /* The block before left g, or nothing. */
@@ -174,6 +175,7 @@ static ota_status solve_prefix(ota_head *head) {
         } else {
             ota_row_found found;
             parameters.line = i;
+            parameters.sink = block.row.sink;
             head->host.algebra->row_solve(
                 &parameters, (const double *)block.scores.data + i * head->scores.stride, block.g,
                 columns, memory.mu[i], row, &found);

@@ -214,8 +214,8 @@ static ota_status ship_row(const paths *s, int64_t i) {
 /* How much too low g is: 0 is the price of the sink, else of a key between its bounds, else no full key has more. */
 static double shift_of(const paths *s) {
     const ota_capped_transport *p = s->problem;
-    if (s->n == p->n) return 0.0;
     if (s->m > p->m) return -s->g[p->m];
+    if (s->n == p->n) return 0.0;
     if (s->f[p->n] > -INFINITY) return s->f[p->n];
     double highest = -INFINITY;
     for (int64_t j = 0; j < p->m; j++) {

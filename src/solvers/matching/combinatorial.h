@@ -69,7 +69,8 @@ typedef struct ota_transport {
     double tolerance; /* relative difference of masses that counts as equal; 0: rounding alone */
     const ota_costs *costs; /* how rows of f64 are read */
     ota_watch watch;
-    double *plan;        /* out [n][plan_stride], columns 0 ... m-1 of every row written */
+    double
+        *plan; /* out [n][plan_stride], columns 0 ... m-1 of every row written; NULL: not wanted */
     int64_t plan_stride; /* >= m */
     double *f, *g;       /* out [n], [m]; 0 for rows without any allowed column */
     int64_t paths;       /* out: how many were shipped along */

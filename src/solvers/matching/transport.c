@@ -352,8 +352,8 @@ ota_status ota_transport_solve(ota_transport *problem, void *workspace) {
     status = ota_tree_optimise(&tree, problem);
     if (status == OTA_OK) status = ota_tree_make_exact(&tree, problem);
     if (status != OTA_OK) return status;
-    write_plan(&tree, problem);
+    if (problem->plan != NULL) write_plan(&tree, problem);
     write_potentials(&tree, problem);
-    place_forgiven(&tree, problem);
+    if (problem->plan != NULL) place_forgiven(&tree, problem);
     return ota_watch_ask(&problem->watch);
 }
