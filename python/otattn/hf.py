@@ -15,11 +15,14 @@ from typing import Any
 
 import torch
 
-from . import _hf_cache, _hf_watch
+from . import _hf_cache, _hf_points, _hf_watch
 from . import _structs as c
 from ._attention import attention, check_arguments, known_arguments
 from ._aux import AuxRequest
+from ._hf_points import Points
 from ._leaks import LEAKING, warn_of_leaks
+from ._models.edits import Edit
+from ._models.studies import Patching
 from ._settings import shown, text
 from ._shapes import shape_text
 from ._spec import Spec, spec_for
@@ -251,7 +254,14 @@ def attention_forward(
         extra["bias"] = position_bias
     if output_attentions is None:
         output_attentions = _weights_are_collected()
-    if online and _steps(module, (query, key, value), dropout, bool(output_attentions)):
+    tap = module.__dict__.get("_otattn_tap")
+    if tap is not None:
+        query, key, value = tap.inputs(query, key, value)
+        allowed = _seen(attention_mask, causal, query, key)
+        bias = tap.scores((query, key), scaling, softcap, allowed, extra.get("bias"))
+        extra.update({} if bias is None else {"bias": bias})
+    wanted = bool(output_attentions) or (tap is not None and tap.wants("pattern"))
+    if online and _steps(module, (query, key, value), dropout, wanted):
         found = _hf_cache.attend(
             module,
             (query, key, value),
@@ -261,7 +271,7 @@ def attention_forward(
             method=method,
             **extra,
         )
-        return found.transpose(1, 2).contiguous(), None
+        return _given(tap, found), None
     found = attention(
         query,
         key,
@@ -272,15 +282,34 @@ def attention_forward(
         scaling,
         True,
         method=method,
-        return_aux=AuxRequest(coupling=True) if output_attentions else None,
+        return_aux=AuxRequest(coupling=True) if wanted else None,
         **extra,
     )
     weights = None
-    if output_attentions:
+    if wanted:
         found, aux = found
         weights = aux.coupling
+        if tap is not None:
+            found, weights = tap.mixed(weights, value, found, dropout)
+    return _given(tap, found), weights if output_attentions else None
+
+
+def _given(tap: _hf_points.Tap | None, found: torch.Tensor) -> torch.Tensor:
     # Dense already where the query has its heads inside of its tokens.
-    return found.transpose(1, 2).contiguous(), weights
+    out = found.transpose(1, 2).contiguous()
+    return out if tap is None else tap("z", out)
+
+
+def _seen(
+    mask: torch.Tensor | None, causal: bool | None, query: torch.Tensor, key: torch.Tensor
+) -> torch.Tensor | None:
+    """Which pairs a captured score is of; None: all."""
+    if mask is not None:
+        return _allowed(mask)
+    if not causal:
+        return None
+    queries, keys = query.shape[2], key.shape[2]
+    return torch.ones(queries, keys, dtype=torch.bool, device=query.device).tril(keys - queries)
 
 
 def _steps(module: torch.nn.Module, tensors: tuple[torch.Tensor, ...], dropout: float, weights: bool) -> bool:
@@ -470,3 +499,117 @@ def set_attention(
     for layer in wanted:
         found[layer]._otattn = (method, options)  # type: ignore[assignment]
     return len(wanted)
+
+
+def _on_otattn(model: Any) -> torch.nn.Module:
+    if not isinstance(model, torch.nn.Module):
+        raise TypeError(f"model is a {type(model).__name__}, wanted a module")
+    _switch(model, False)
+    return model
+
+
+def points(model: torch.nn.Module) -> list[str]:
+    """The points of a transformers model that `edited`, `capture` and `patch` take, in the order of a run.
+
+    They are those of `otattn.Model` by which attention and its blocks go: hook_resid_pre and hook_resid_post
+    (of models with one attention module a block), attn.hook_q and hook_k (hook_rot_q and hook_rot_k behind
+    rotary positions), hook_v, hook_attn_scores, hook_pattern, hook_z. Layers are counted as `set_attention`
+    counts them. Other places are modules, which torch's own hooks reach.
+
+    Examples
+    --------
+    >>> import otattn, torch
+    >>> otattn.hf.points(torch.nn.Linear(2, 2))
+    []
+    """
+    if not isinstance(model, torch.nn.Module):
+        raise TypeError(f"model is a {type(model).__name__}, wanted a module")
+    return _hf_points.points(model)
+
+
+def edited(model: torch.nn.Module, *edits: Edit) -> contextlib.AbstractContextManager[None]:
+    """Runs of a transformers model within ``with`` have their numbers changed at some points.
+
+    A model that runs another implementation (eager, sdpa, flash) is switched to otattn's, as by
+    `set_attention`, and stays there. Gradients go through edits.
+
+    Parameters
+    ----------
+    model : module
+    *edits : Edit
+        As `otattn.Model` takes them; values may be tensors. Tokens are counted in the run, so that edits of
+        tokens refuse a cache.
+
+    Raises
+    ------
+    ValueError
+        For a point, layer or place that the model does not have, and for kind "mean" with padding.
+
+    Examples
+    --------
+    >>> import otattn, torch
+    >>> with otattn.hf.edited(torch.nn.Linear(2, 2)):
+    ...     pass
+    """
+    return _hf_points.edited(_on_otattn(model), edits)
+
+
+def capture(model: torch.nn.Module, inputs: Any, points: Any = "pattern", layers: Any = None) -> Points:
+    """Tensors of one run of a transformers model at some points, as edits leave them.
+
+    Parameters
+    ----------
+    model : module
+        Switched to otattn as by `edited`.
+    inputs : tensor or dict
+        Ids (batch, tokens), or all arguments by name as a tokenizer returns them.
+    points : str, or several
+        Names of `points(model)`, or short words: "z", "resid_pre", "all".
+    layers : int or several, optional
+        Of these layers alone.
+
+    Returns
+    -------
+    Points
+        Tensors by name, ``found["pattern", 1]`` in short: (batch, tokens, width), (batch, tokens, heads,
+        width), scores and weights (batch, heads, queries, keys). They hold their graph unless
+        ``torch.no_grad()``.
+    """
+    return _hf_points.capture(_on_otattn(model), inputs, points, layers)[1]
+
+
+@torch.no_grad()
+def patch(
+    model: torch.nn.Module,
+    clean: Any,
+    corrupt: Any,
+    point: str = "hook_resid_pre",
+    *,
+    by: str | None = None,
+    answer: int | None = None,
+    other: int | None = None,
+) -> Patching:
+    """Activation patching: which places of a run carry what makes two prompts differ.
+
+    The corrupt prompt runs for every layer and position, or head, with the clean run's numbers there.
+
+    Parameters
+    ----------
+    model : module
+        A model with a head for the next token, switched to otattn as by `edited`.
+    clean, corrupt : ids, shape (tokens,) or (1, tokens)
+        Prompts of equally many tokens.
+    point : str
+        A point of every layer: "hook_resid_pre", "z", "pattern", ...
+    by : str, optional
+        "position", or "head" (the default where the point has heads).
+    answer, other : int, optional
+        Two tokens whose logits behind the last position are compared; each prompt's own prediction unless
+        given.
+
+    Returns
+    -------
+    Patching
+        As `otattn.Model.patch` returns it; its tokens are ids.
+    """
+    return _hf_points.patch(_on_otattn(model), (clean, corrupt), point, by, (answer, other))

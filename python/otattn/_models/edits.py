@@ -18,7 +18,7 @@ from .._settings import number, shown, whole
 # The indices of one dimension: one, a slice or range of step 1, several, or None for all.
 Indices = int | slice | range | Iterable[int] | None
 
-_KINDS = {"scale": m.EDIT_SCALE, "replace": m.EDIT_REPLACE, "add": m.EDIT_ADD, "mean": m.EDIT_MEAN}
+KINDS = {"scale": m.EDIT_SCALE, "replace": m.EDIT_REPLACE, "add": m.EDIT_ADD, "mean": m.EDIT_MEAN}
 # Of ota_edit, in the order of its dimensions.
 _RANGES = ("sequences", "tokens", "heads", "columns")
 
@@ -92,7 +92,7 @@ class Bound:
             self._struct.values = c.Array(values.ctypes.data, c.F32, four(*shape), four(*strides))
 
 
-def _ranges(name: str, given: Indices, size: int) -> list[tuple[int, int]]:
+def ranges_of(name: str, given: Indices, size: int) -> list[tuple[int, int]]:
     """First and count of the pieces that indices are made of; count 0: all from the first on.
 
     Negative ones count from the end of so many; size 0: there are none.
@@ -128,8 +128,8 @@ def _index(name: str, given: Any, size: int) -> int:
 
 def bound(edit: Edit, names: list[str], tokens: int) -> Iterator[Bound]:
     """What an Edit is to the library: at the points of these names, in a run of so many tokens."""
-    if edit.kind not in _KINDS:
-        raise ValueError(f"kind is {shown(edit.kind)}, wanted one of {', '.join(_KINDS)}")
+    if edit.kind not in KINDS:
+        raise ValueError(f"kind is {shown(edit.kind)}, wanted one of {', '.join(KINDS)}")
     factor = edit.factor
     if factor is None:
         factor = 1.0 if edit.kind == "add" else 0.0
@@ -139,10 +139,10 @@ def bound(edit: Edit, names: list[str], tokens: int) -> Iterator[Bound]:
         if values.ndim > 4:
             raise ValueError(f"values have {values.ndim} dimensions, wanted at most 4")
     pieces = [
-        _ranges(name[:-1], getattr(edit, name[:-1]), tokens if name == "tokens" else 0) for name in _RANGES
+        ranges_of(name[:-1], getattr(edit, name[:-1]), tokens if name == "tokens" else 0) for name in _RANGES
     ]
     if values is not None and values.size > 1 and any(len(each) > 1 for each in pieces):
         raise ValueError("values are given for places that are not one piece; wanted an Edit for each piece")
     for point in names:
         for ranges in itertools.product(*pieces):
-            yield Bound(point, _KINDS[edit.kind], number("factor", factor), ranges, values)
+            yield Bound(point, KINDS[edit.kind], number("factor", factor), ranges, values)

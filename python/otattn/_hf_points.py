@@ -1,0 +1,375 @@
+"""Points of transformers models that run on otattn: captures, edits and patching by `otattn.Model`'s names.
+
+Queries, keys, values, scores, weights and mixed values pass through `otattn.hf.attention_forward`, which
+hands them to the module's `Tap`; the stream goes through hooks of torch on the blocks.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import torch
+
+from . import _hf_watch
+from ._models.capture import chosen, layer_of, part_of, point_name
+from ._models.edits import KINDS, Edit, ranges_of
+from ._models.studies import Patching
+from ._settings import shown, whole
+from ._shapes import shape_text
+
+_PAIRS = ("attn.hook_attn_scores", "attn.hook_pattern")
+# Tokens of a batch of patched runs.
+_TOKENS = 1024
+
+
+class Points(Mapping[str, torch.Tensor]):
+    """Tensors of one run by the name of their point; ``points["pattern", 3]`` is the short way."""
+
+    def __init__(self, found: dict[str, torch.Tensor]) -> None:
+        self._found = found
+
+    def __getitem__(self, name: str | tuple[Any, ...]) -> torch.Tensor:
+        return self._found[point_name(*name) if isinstance(name, tuple) else name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._found)
+
+    def __len__(self) -> int:
+        return len(self._found)
+
+
+class _Run:
+    """What is asked of the runs of one model while its hooks stand."""
+
+    def __init__(self) -> None:
+        self.edits: list[tuple[Edit, frozenset[str]]] = []
+        self.wanted: frozenset[str] = frozenset()
+        self.found: dict[str, torch.Tensor] = {}
+        self.handles: list[Any] = []
+        self.uses = 0
+
+    def wants(self, name: str) -> bool:
+        return name in self.wanted or any(name in names for _, names in self.edits)
+
+    def pass_on(self, name: str, x: torch.Tensor) -> torch.Tensor:
+        """The tensor as edits leave it, which is what a capture holds."""
+        for edit, names in self.edits:
+            if name in names:
+                x = changed(edit, name, x)
+        if name in self.wanted:
+            if name in self.found:
+                raise RuntimeError(
+                    f"{name} was passed twice in one run, so a capture would hold the last alone"
+                )
+            self.found[name] = x
+        return x
+
+    def begin(self, _: Any, arguments: Any, named: dict[str, Any]) -> None:
+        """Refuses what an edit of tokens cannot mean."""
+        past = named.get("past_key_values")
+        behind = past is not None and past.get_seq_length() > 0
+        if behind and any(edit.token is not None or edit.kind == "mean" for edit, _ in self.edits):
+            raise ValueError("edits of tokens want the whole text in one run; generate with use_cache=False")
+        mask = named.get("attention_mask")
+        padded = isinstance(mask, torch.Tensor) and mask.dim() == 2 and not bool(mask.bool().all())
+        if padded and any(edit.kind == "mean" for edit, _ in self.edits):
+            raise ValueError("a mean over the tokens of a text would count its padding; run texts one by one")
+
+
+class Tap:
+    """The points of one attention module."""
+
+    def __init__(self, run: _Run, layer: int, rotated: bool) -> None:
+        self._run, self._layer = run, layer
+        self._rotated = "rot_" if rotated else ""
+
+    def _name(self, word: str) -> str:
+        return f"blocks.{self._layer}.attn.hook_{word}"
+
+    def wants(self, word: str) -> bool:
+        return self._run.wants(self._name(word))
+
+    def __call__(self, word: str, x: torch.Tensor) -> torch.Tensor:
+        return self._run.pass_on(self._name(word), x)
+
+    def inputs(
+        self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Of (batch, heads, length, width); points have the tokens first."""
+        named = ((f"{self._rotated}q", query), (f"{self._rotated}k", key), ("v", value))
+        found = [
+            self(word, x.transpose(1, 2)).transpose(1, 2) if self.wants(word) else x for word, x in named
+        ]
+        return found[0], found[1], found[2]
+
+    def scores(
+        self,
+        pair: tuple[torch.Tensor, torch.Tensor],
+        scale: float | None,
+        softcap: float | None,
+        allowed: torch.Tensor | None,
+        bias: torch.Tensor | None,
+    ) -> torch.Tensor | None:
+        """The bias with what edits of the scores come to."""
+        if not self.wants("attn_scores"):
+            return bias
+        query, key = pair
+        key = key.repeat_interleave(query.shape[1] // key.shape[1], 1)
+        plain = query @ key.mT * (1 / math.sqrt(query.shape[-1]) if scale is None else scale)
+        if softcap is not None:
+            plain = softcap * torch.tanh(plain / softcap)
+        if bias is not None:
+            plain = plain + bias
+        if allowed is not None:
+            plain = plain.masked_fill(~allowed, -torch.inf)
+        edited = self("attn_scores", plain)
+        if edited is plain:
+            return bias
+        more = torch.where(plain == -torch.inf, 0, edited - plain)
+        return more if bias is None else bias + more
+
+    def mixed(
+        self, weights: torch.Tensor, value: torch.Tensor, out: torch.Tensor, dropout: float
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Weights as edits leave them, and the values mixed by these."""
+        edited = self("pattern", weights)
+        if edited is weights:
+            return out, weights
+        if dropout:
+            raise ValueError("edited weights are mixed without dropout; call model.eval()")
+        value = value.repeat_interleave(edited.shape[1] // value.shape[1], 1)
+        return edited.to(value.dtype) @ value, edited
+
+
+def _places(name: str, given: Any, size: int, point: str) -> torch.Tensor:
+    found: list[int] = []
+    for first, count in ranges_of(name, given, size):
+        end = first + count if count else size
+        if not 0 <= first < end <= size:
+            raise ValueError(f"{name} is {shown(given)}, and {point} has {size}")
+        found += range(first, end)
+    return torch.tensor(found)
+
+
+def changed(edit: Edit, point: str, x: torch.Tensor) -> torch.Tensor:
+    """The tensor of a point as the edit leaves it; gradients go through."""
+    pairs = part_of(point) in _PAIRS
+    tokens, heads = (2, 1) if pairs else (1, 2 if x.dim() == 4 else None)
+    mesh = []
+    for name, dim in (("sequence", 0), ("token", tokens), ("head", heads), ("column", x.dim() - 1)):
+        given = getattr(edit, name)
+        if dim is None:
+            if given is not None:
+                raise ValueError(f"{name} is {shown(given)}, and {point} has no heads")
+            continue
+        places = _places(name, given, x.shape[dim], point).to(x.device)
+        mesh.append((dim, places.view([-1 if k == dim else 1 for k in range(x.dim())])))
+    index = tuple(places for _, places in sorted(mesh, key=lambda pair: pair[0]))
+    part = x[index]
+    factor = edit.factor if edit.factor is not None else 1.0 if edit.kind == "add" else 0.0
+    if edit.kind == "scale":
+        return x.index_put(index, part * factor)
+    if edit.kind == "mean":
+        if pairs:
+            raise ValueError(f"rows of {point} may see different keys, so they have no mean")
+        return x.index_put(index, x.mean(tokens, keepdim=True).expand_as(x)[index])
+    if edit.values is None:
+        raise ValueError(f"{edit!r} has no values, which kind {shown(edit.kind)} wants")
+    values = torch.as_tensor(edit.values, dtype=x.dtype, device=x.device)
+    try:
+        values = values.broadcast_to(part.shape)
+    except RuntimeError:
+        raise ValueError(
+            f"values have shape {shape_text(values)}, and the places of {point} {shape_text(part)}"
+        ) from None
+    return x.index_put(index, values if edit.kind == "replace" else part + factor * values)
+
+
+def _blocks(model: torch.nn.Module) -> list[torch.nn.Module]:
+    """The block of each attention module: the outermost element of a list of modules around it."""
+    paths = {id(part): path for path, part in model.named_modules()}
+    found = []
+    for layer in _hf_watch.layers_of(model):
+        parts = paths[id(layer)].split(".")
+        for depth in range(1, len(parts)):
+            if isinstance(model.get_submodule(".".join(parts[:depth])), torch.nn.ModuleList):
+                found.append(model.get_submodule(".".join(parts[: depth + 1])))
+                break
+    return found
+
+
+def _has_streams(model: torch.nn.Module) -> bool:
+    blocks = _blocks(model)
+    return len({id(block) for block in blocks}) == len(blocks) == len(_hf_watch.layers_of(model))
+
+
+def _rotates(model: torch.nn.Module) -> bool:
+    return any("Rotary" in type(part).__name__ for part in model.modules())
+
+
+def points(model: torch.nn.Module) -> list[str]:
+    """`otattn.hf.points`."""
+    rotated = "rot_" if _rotates(model) else ""
+    attention = (f"{rotated}q", f"{rotated}k", "v", "attn_scores", "pattern", "z")
+    words = [f"attn.hook_{word}" for word in attention]
+    if _has_streams(model):
+        words = ["hook_resid_pre", *words, "hook_resid_post"]
+    return [f"blocks.{layer}.{word}" for layer in range(len(_hf_watch.layers_of(model))) for word in words]
+
+
+def _attach(model: torch.nn.Module) -> _Run:
+    run = _Run()
+    rotated, streams = _rotates(model), _has_streams(model)
+    for layer, module in enumerate(_hf_watch.layers_of(model)):
+        module.__dict__["_otattn_tap"] = Tap(run, layer, rotated)
+    run.handles.append(model.register_forward_pre_hook(run.begin, with_kwargs=True))
+    for layer, block in enumerate(_blocks(model) if streams else ()):
+        run.handles += _stream_hooks(run, layer, block)
+    return run
+
+
+def _stream_hooks(run: _Run, layer: int, block: torch.nn.Module) -> list[Any]:
+    def before(_: Any, arguments: tuple[Any, ...], named: dict[str, Any]) -> Any:
+        name = f"blocks.{layer}.hook_resid_pre"
+        if arguments:
+            return (run.pass_on(name, arguments[0]), *arguments[1:]), named
+        return arguments, {**named, "hidden_states": run.pass_on(name, named["hidden_states"])}
+
+    def behind(_: Any, __: Any, out: Any) -> Any:
+        name = f"blocks.{layer}.hook_resid_post"
+        if isinstance(out, tuple):
+            return (run.pass_on(name, out[0]), *out[1:])
+        return run.pass_on(name, out)
+
+    return [block.register_forward_pre_hook(before, with_kwargs=True), block.register_forward_hook(behind)]
+
+
+@contextlib.contextmanager
+def attached(model: torch.nn.Module) -> Iterator[_Run]:
+    """The run of a model, whose hooks stand as long as anybody uses it."""
+    run = model.__dict__.get("_otattn_run")
+    if run is None:
+        run = model.__dict__["_otattn_run"] = _attach(model)
+    run.uses += 1
+    try:
+        yield run
+    finally:
+        run.uses -= 1
+        if run.uses == 0:
+            del model.__dict__["_otattn_run"]
+            for handle in run.handles:
+                handle.remove()
+            for module in _hf_watch.layers_of(model):
+                module.__dict__.pop("_otattn_tap", None)
+
+
+@contextlib.contextmanager
+def edited(model: torch.nn.Module, edits: Iterable[Edit]) -> Iterator[None]:
+    """`otattn.hf.edited`, of a model that runs on otattn."""
+    names = points(model)
+    known: list[tuple[Edit, frozenset[str]]] = []
+    for edit in edits:
+        if not isinstance(edit, Edit):
+            raise TypeError(f"an edit is a {type(edit).__name__}, wanted otattn.Edit")
+        if edit.kind not in KINDS:
+            raise ValueError(f"kind is {shown(edit.kind)}, wanted one of {', '.join(KINDS)}")
+        known.append((edit, frozenset(chosen(edit.point, names, edit.layer))))
+    with attached(model) as run:
+        before = len(run.edits)
+        run.edits += known
+        try:
+            yield
+        finally:
+            del run.edits[before:]
+
+
+def capture(model: torch.nn.Module, inputs: Any, words: Any, layers: Any) -> tuple[Any, Points]:
+    """What the model returned, and `otattn.hf.capture`."""
+    with attached(model) as run:
+        run.wanted, run.found = frozenset(chosen(words, points(model), layers)), {}
+        try:
+            out = model(**inputs) if isinstance(inputs, Mapping) else model(inputs)
+            return out, Points(run.found)
+        finally:
+            run.wanted, run.found = frozenset(), {}
+
+
+def _row(name: str, given: Any, device: torch.device) -> torch.Tensor:
+    ids = torch.as_tensor(given, device=device)
+    ids = ids[None] if ids.dim() == 1 else ids
+    if ids.dim() != 2 or len(ids) != 1 or ids.is_floating_point():
+        raise ValueError(f"{name} has {shape_text(ids)}, wanted the ids of one prompt, (tokens,)")
+    return ids
+
+
+def _behind_last(out: Any) -> torch.Tensor:
+    logits = getattr(out, "logits", None)
+    if logits is None or logits.dim() != 3:
+        raise ValueError("the model has no logits of tokens; take one with a head, such as ...ForCausalLM")
+    found: torch.Tensor = logits[:, -1].double()
+    return found
+
+
+def patch(
+    model: torch.nn.Module,
+    prompts: tuple[Any, Any],
+    point: str,
+    by: str | None,
+    answers: tuple[int | None, int | None],
+) -> Patching:
+    """`otattn.hf.patch`, of a model that runs on otattn."""
+    device = next(model.parameters()).device
+    clean, corrupt = (_row(name, x, device) for name, x in zip(("clean", "corrupt"), prompts, strict=True))
+    if clean.shape != corrupt.shape:
+        raise ValueError(f"the prompts are {clean.numel()} and {corrupt.numel()} tokens, wanted equally many")
+    if (answers[0] is None) != (answers[1] is None):
+        raise ValueError(
+            "one of answer and other is given; give both, or none for the prompts' own predictions"
+        )
+    names = chosen(point, points(model))
+    layers = len(_hf_watch.layers_of(model))
+    if len(names) != layers:
+        raise ValueError(f"point is {shown(point)}, wanted one kind of point of every layer")
+    out, there = capture(model, clean, names, None)
+    logits = [_behind_last(out), _behind_last(model(corrupt))]
+    most = logits[0].shape[1] - 1
+    pair = [
+        int(x[0].argmax()) if given is None else whole(name, given, 0, most)
+        for x, given, name in zip(logits, answers, ("answer", "other"), strict=True)
+    ]
+    if pair[0] == pair[1]:
+        raise ValueError("both prompts predict the same token; give answer and other")
+    ends = [float(x[0, pair[0]] - x[0, pair[1]]) for x in logits]
+    first = there[names[0]]
+    if by is None:
+        by = "head" if first.dim() == 4 else "position"
+    if by not in ("position", "head") or (by == "head" and first.dim() != 4):
+        raise ValueError(f"by is {shown(by)}, wanted position, or head where the point has heads")
+    dim = (2 if by == "position" else 1) if part_of(names[0]) in _PAIRS else (1 if by == "position" else 2)
+    cells, count = first.shape[dim], clean.shape[1]
+    shares = np.empty((layers, cells))
+    batch = max(1, min(cells, _TOKENS // count))
+    for name in names:
+        for begin in range(0, cells, batch):
+            some = range(begin, min(begin + batch, cells))
+            edits = [
+                Edit(
+                    name,
+                    "replace",
+                    sequence=place,
+                    token=cell if by == "position" else None,
+                    head=cell if by == "head" else None,
+                    values=there[name].narrow(dim, cell, 1),
+                )
+                for place, cell in enumerate(some)
+            ]
+            with edited(model, edits):
+                found = _behind_last(model(corrupt.repeat(len(some), 1)))
+            difference = (found[:, pair[0]] - found[:, pair[1]]).cpu().numpy()
+            shares[layer_of(name), begin : begin + len(some)] = (difference - ends[1]) / (ends[0] - ends[1])
+    tokens = [str(int(token)) for token in corrupt[0]]
+    return Patching(shares, ends[0], ends[1], pair[0], pair[1], by, tokens)
