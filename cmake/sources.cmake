@@ -453,6 +453,7 @@ set(OTATTN_PROGRAM_SOURCES
     program/files/memory.c
     program/files/npy.c
     program/files/npz.c
+    program/files/npz_write.c
     program/files/output.c
     program/files/safetensors.c
     program/files/safetensors_write.c

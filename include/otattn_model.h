@@ -241,7 +241,7 @@ typedef struct ota_model_run {
     const int64_t *exit_targets;
     /* Most rows of one block that `capture` gets; 0: every array comes whole. Attention weights and scores are then made in
        blocks of so many rows as well, and the run never holds [queries, keys] numbers of a head; but hard and prefix columns
-       that couple rows, and relaxed rows, have their weights made head by head. */
+       that couple rows, relaxed rows, and entry caps with coupled columns have their weights made head by head. */
     int64_t block_rows;
     /* asked for every head of weights and scores that are wanted, whose arrays hold the wanted heads alone, in order;
        NULL: all of them are */

@@ -124,7 +124,7 @@ static row_kind kind_of(const ota_problem *rules) {
     case OTA_COLUMNS_CAPPED:
     case OTA_COLUMNS_ELASTIC:
     case OTA_COLUMNS_BOUNDED:
-        return rules->regulariser == OTA_SOFTMAX && rules->end == OTA_SIDE_ROWS &&
+        return rules->regulariser != OTA_HARD && rules->end == OTA_SIDE_ROWS &&
                        !(rules->entry_cap > 0)
                    ? BY_POTENTIAL
                    : TOGETHER;

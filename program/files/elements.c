@@ -8,11 +8,10 @@
 void cli_bytes_begin(cli_bytes *bytes, const cli_array *array, bool swap) {
     bytes->array = array;
     bytes->swap = swap;
-    bytes->taken = bytes->begin = bytes->end = 0;
+    bytes->taken = bytes->size = 0;
 }
 
-/* The next piece; at the end an empty one. */
-static int fill(cli_bytes *bytes, cli_error *error) {
+int cli_bytes_next(cli_bytes *bytes, cli_error *error) {
     const cli_array *array = bytes->array;
     const size_t element = cli_stored_by_type(array->type)->bits / 8;
     const size_t count = ota_size_min(array->count - bytes->taken, sizeof bytes->piece / element);
@@ -26,23 +25,7 @@ static int fill(cli_bytes *bytes, cli_error *error) {
     }
     if (bytes->swap) cli_swap_bytes(bytes->piece, count, element);
     bytes->taken += count;
-    bytes->begin = 0;
-    bytes->end = count * element;
-    return 0;
-}
-
-int cli_bytes_read(cli_bytes *bytes, void *to, size_t size, size_t *got, cli_error *error) {
-    for (*got = 0; *got < size;) {
-        if (bytes->begin == bytes->end) {
-            const int code = fill(bytes, error);
-            if (code != 0) return code;
-            if (bytes->end == 0) break;
-        }
-        const size_t part = ota_size_min(size - *got, bytes->end - bytes->begin);
-        memcpy((char *)to + *got, bytes->piece + bytes->begin, part);
-        bytes->begin += part;
-        *got += part;
-    }
+    bytes->size = count * element;
     return 0;
 }
 
@@ -54,10 +37,10 @@ int cli_output_elements(cli_output *output, const cli_array *array, bool swap, c
     }
     cli_bytes bytes;
     cli_bytes_begin(&bytes, array, swap);
-    int code = fill(&bytes, error);
-    while (code == 0 && bytes.end > 0) {
-        code = cli_output_write(output, bytes.piece, bytes.end, error);
-        if (code == 0) code = fill(&bytes, error);
+    int code = cli_bytes_next(&bytes, error);
+    while (code == 0 && bytes.size > 0) {
+        code = cli_output_write(output, bytes.piece, bytes.size, error);
+        if (code == 0) code = cli_bytes_next(&bytes, error);
     }
     return code;
 }

@@ -142,6 +142,13 @@ int cli_output_begin(const char *path, bool force, cli_output **output, cli_erro
 int cli_output_write(cli_output *output, const void *bytes, size_t size, cli_error *error);
 int cli_write_npy(cli_output *output, const cli_array *array, cli_error *error);
 int cli_write_npz(cli_output *output, const cli_array *arrays, size_t count, cli_error *error);
+/* An .npz whose arrays come one after another, each announced (`data` is not used) and then written as it is in memory. */
+typedef struct cli_archive cli_archive;
+int cli_archive_begin(cli_output *output, cli_archive **archive, cli_error *error);
+int cli_archive_entry(cli_archive *archive, const cli_array *array, cli_error *error);
+int cli_archive_write(cli_archive *archive, const void *bytes, size_t size, cli_error *error);
+/* Writes the directory unless `code` says that something failed; frees. */
+int cli_archive_end(cli_archive *archive, int code, cli_error *error);
 /* `metadata` (may be NULL) becomes __metadata__. */
 int cli_write_safetensors(cli_output *output, const cli_array *arrays, size_t count,
                           const cli_metadata *metadata, size_t metadata_count, cli_error *error);

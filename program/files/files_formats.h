@@ -127,22 +127,21 @@ int cli_fail_names(cli_error *error, const char *path, const char *wanted, size_
 
 /* To standard output or a device? */
 bool cli_output_streams(const cli_output *output);
-/* The temporary file's path, for writers that need one; from here on a killed program leaves that file. */
-int cli_output_temporary(cli_output *output, const char **path, cli_error *error);
 const char *cli_output_path(const cli_output *output);
-/* After another writer replaced the temporary file. */
-int cli_output_reopen(cli_output *output, cli_error *error);
-/* The elements of an array as the bytes of a file, piece by piece: up to `size` of them, fewer only at the end. */
+/* Bytes in the place of others, of an output that is a file. */
+int cli_output_patch(cli_output *output, int64_t offset, const void *bytes, size_t size,
+                     cli_error *error);
+/* The elements of an array as the bytes of a file, piece by piece; at the end an empty one. */
 typedef struct cli_bytes {
     const cli_array *array;
     bool swap;    /* files of the other byte order */
     size_t taken; /* elements */
-    size_t begin, end;
+    size_t size;  /* bytes of the piece */
     _Alignas(8) unsigned char piece[1 << 16];
 } cli_bytes;
 
 void cli_bytes_begin(cli_bytes *bytes, const cli_array *array, bool swap);
-int cli_bytes_read(cli_bytes *bytes, void *to, size_t size, size_t *got, cli_error *error);
+int cli_bytes_next(cli_bytes *bytes, cli_error *error);
 /* All of them into the output. */
 int cli_output_elements(cli_output *output, const cli_array *array, bool swap, cli_error *error);
 /* A type, rank, shape and count that a writer can trust; sets *count and *bytes. */

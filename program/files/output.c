@@ -82,11 +82,6 @@ static int give_name(cli_output *output, cli_error *error) {
     return 0;
 }
 
-int cli_output_temporary(cli_output *output, const char **path, cli_error *error) {
-    *path = output->temporary;
-    return give_name(output, error);
-}
-
 /* The temporary name does not grow with the target's, whose own name may already be the longest
  * that the file system takes. */
 static int create_temporary(cli_output *output, cli_error *error) {
@@ -197,10 +192,17 @@ int cli_output_write(cli_output *output, const void *bytes, size_t size, cli_err
     return 0;
 }
 
-int cli_output_reopen(cli_output *output, cli_error *error) {
-    close(output->descriptor);
-    output->descriptor = open(output->temporary, O_WRONLY | O_CLOEXEC | O_NOFOLLOW);
-    return output->descriptor >= 0 ? 0 : io_error(error, output, "cannot be written");
+int cli_output_patch(cli_output *output, int64_t offset, const void *bytes, size_t size,
+                     cli_error *error) {
+    for (size_t done = 0; done < size;) {
+        const ssize_t wrote = pwrite(output->descriptor, (const char *)bytes + done, size - done,
+                                     (off_t)offset + (off_t)done);
+        if (wrote >= 0)
+            done += (size_t)wrote;
+        else if (errno != EINTR)
+            return io_error(error, output, "cannot be written");
+    }
+    return 0;
 }
 
 int cli_output_check(const cli_output *output, const cli_array *array, size_t *count,

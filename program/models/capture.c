@@ -23,6 +23,7 @@ typedef struct capture {
     size_t next, left; /* the array at hand, and how much of it is to come */
     ota_type type;
     cli_output *output;
+    cli_archive *archive;  /* of .npz, else NULL */
     const float *residual; /* [batch, count, width], or NULL */
     const float *pixels;   /* [batch, channels, height, width], or NULL */
     int64_t start_layer;
@@ -57,10 +58,17 @@ static int write_floats(capture *c, const float *data, size_t count) {
     for (size_t done = 0; code == 0 && done < count; done += PIECE) {
         const size_t part = count - done < PIECE ? count - done : PIECE;
         cli_convert(data + done, OTA_F32, piece, c->type, part);
-        code =
-            cli_output_write(c->output, piece, part * ota_type_bytes(c->type), &c->context->error);
+        const size_t bytes = part * ota_type_bytes(c->type);
+        code = c->archive != NULL ? cli_archive_write(c->archive, piece, bytes, &c->context->error)
+                                  : cli_output_write(c->output, piece, bytes, &c->context->error);
     }
     return code;
+}
+
+/* The array at hand, in files that say so before each. */
+static int begin_array(capture *c) {
+    const cli_array *array = &c->points.items[c->next++].array;
+    return c->archive != NULL ? cli_archive_entry(c->archive, array, &c->context->error) : 0;
 }
 
 /* Layers, and what of the one at hand is written: arrays of a layer come when most of its work is done. */
@@ -84,12 +92,15 @@ static ota_status write_capture(void *user, const ota_capture *one, ota_error *e
     capture *c = user;
     int code = 0;
     if (c->rehearsing) return OTA_OK;
-    if (c->left == 0) c->left = c->points.items[c->next++].array.count;
+    if (c->left == 0) {
+        c->left = c->points.items[c->next].array.count;
+        code = begin_array(c);
+    }
     const cli_array *array = &c->points.items[c->next - 1].array;
     const size_t count = (size_t)(one->rows * one->columns);
-    if (strcmp(array->name, one->name) == 0 && count <= c->left)
+    if (code == 0 && strcmp(array->name, one->name) == 0 && count <= c->left)
         code = write_floats(c, one->data, count);
-    else
+    else if (code == 0)
         code = cli_fail(&c->context->error, CLI_EXIT_INTERNAL, "%s came when %s was due", one->name,
                         array->name);
     c->left -= count;
@@ -106,6 +117,7 @@ static int write_logits(capture *c, ota_session *session, const float *states, i
     ota_error error = {0};
     int code = cli_memory(c->context, (size_t)(ROWS * facts->vocabulary) * sizeof(float),
                           "the logits", &logits);
+    if (code == 0) code = begin_array(c);
     for (int64_t done = 0; code == 0 && done < rows; done += ROWS) {
         const int64_t part = rows - done < ROWS ? rows - done : ROWS;
         const ota_status status =
@@ -292,14 +304,17 @@ static void announce(const capture *c, const ota_session *session) {
                   seconds);
 }
 
-static bool is_npy(const char *path) {
+static bool ends_in(const char *path, const char *end) {
     const size_t size = strlen(path);
-    return strcmp(path, "-") == 0 || (size > 4 && strcmp(path + size - 4, ".npy") == 0);
+    return size > strlen(end) && strcmp(path + size - strlen(end), end) == 0;
 }
+
+static bool is_npy(const char *path) { return strcmp(path, "-") == 0 || ends_in(path, ".npy"); }
 
 static int write_header(capture *c, const char *path) {
     char *header = NULL;
     size_t size = 0;
+    if (ends_in(path, ".npz")) return cli_archive_begin(c->output, &c->archive, &c->context->error);
     if (!is_npy(path)) {
         cli_array *arrays = calloc(c->points.count + 1, sizeof *arrays);
         if (arrays == NULL)
@@ -316,12 +331,10 @@ static int write_header(capture *c, const char *path) {
     return code;
 }
 
-/* Arrays come one after another, which an archive of npy files does not allow. */
 static int check_output(const capture *c, const char *path) {
-    const size_t size = strlen(path);
-    if (size > 4 && strcmp(path + size - 4, ".npz") == 0)
-        return cli_refuse_flag(c->context, "out", "write -o F.safetensors, or F.npy for one array",
-                               "what a run captures is streamed, and .npz cannot be");
+    if (ends_in(path, ".npz") && c->type == OTA_BF16)
+        return cli_refuse_flag(c->context, "out", "write -o F.safetensors",
+                               ".npz has no type bf16");
     if (is_npy(path) && (c->points.count != 1 || c->type == OTA_BF16))
         return cli_refuse_flag(c->context, "out", "write -o F.safetensors",
                                "%s holds one array of a type that npy has, not %zu of %s",
@@ -353,6 +366,7 @@ static int capture_to_file(capture *c, const ota_model_facts *facts, const cli_t
     if (code == 0 && c->points.logits)
         code = write_logits(c, session, states, batch * count, facts);
     cli_progress_end(&c->progress);
+    code = cli_archive_end(c->archive, code, &context->error);
     if (code == 0) {
         code = cli_output_commit(c->output, &context->error);
         c->output = NULL;

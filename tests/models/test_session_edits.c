@@ -135,6 +135,8 @@ static void test_blocks_are_parts_of_the_whole(void **state) {
                                           "softmax/relaxed:1",
                                           "softmax/elastic:0.5,4",
                                           "entmax:1.5/capped:2",
+                                          "entmax:1.5/exact",
+                                          "sparsemax/relaxed:1",
                                           "softmax/prefix",
                                           "hard",
                                           "softmax/online:1.5@1.0",

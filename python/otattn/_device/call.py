@@ -10,8 +10,9 @@ from torch import Tensor
 
 from .. import _structs as c
 from .._leaks import watch
-from .._settings import PLACES
+from .._settings import OPERANDS, PLACES
 from .._spec import Spec
+from .._zero_masses import grown
 from .adjoint import Upstream, gradients
 from .checks import check_call, check_masses, check_start
 from .choice import engine_of
@@ -75,6 +76,9 @@ def gradients_of_tensors(
 ) -> list[Tensor]:
     """Those of the operands `wanted`, for gradients of out, coupling and receiver."""
     with arithmetic(operands, recorded=True):
+        small = grown(spec, OPERANDS[: len(operands)], operands, wanted)
+        if small is not None:
+            (spec, operands), saved = small, None
         needed = wanted if upstream[1] is None else (*wanted, "coupling")
         engine = engine_of(spec, operands, needed)
         s = engine.scores

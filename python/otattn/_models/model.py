@@ -72,6 +72,8 @@ class ModelFacts(NamedTuple):
     norm_epsilon: float
     rope_base: float
     """0: learned positions."""
+    image: tuple[int, int, int]
+    """Channels, height and width of the images that it sees; 0: it reads text."""
 
 
 class Point(NamedTuple):
@@ -134,10 +136,11 @@ class ModelRun:
 
     @functools.cached_property
     def last_logits(self) -> NDArray[np.float32]:
-        """Shape (batch, vocabulary): those of every text's last token."""
+        """Shape (batch, vocabulary): of every text's last token, of images the first, which is their own."""
         known = self.__dict__.get("logits")
         batch, count = self.ids.shape
         last = np.full(batch, count - 1) if self.lengths is None else self.lengths - 1
+        last = np.zeros_like(last) if self._model.facts.image[0] else last
         rows = (self.states if known is None else known)[np.arange(batch), last]
         return self._model._logits(self._settings, self._size, rows) if known is None else rows
 
@@ -267,7 +270,10 @@ class Model:
         return self.tokenizer.decode(ids, special=special)
 
     def _texts(self, ids: NDArray[np.int64]) -> list[list[str]]:
-        """A label for every token."""
+        """A label for every token; pieces of images are counted by rows and columns."""
+        if self.facts.image[0]:
+            side = round((ids.shape[1] - 1) ** 0.5)
+            return [["image", *(f"{k // side},{k % side}" for k in range(side * side))] for _ in ids]
         try:
             tokenizer = self.tokenizer
         except (ValueError, OSError):
@@ -277,6 +283,20 @@ class Model:
             [tokenizer.decode([one], inner=True) if one < known else str(one) for one in row]
             for row in ids.tolist()
         ]
+
+    def _seen(self, text: Any, pixels: Any) -> Asked:
+        """What a run reads: a text, texts or ids, or images."""
+        if (text is None) == (pixels is None):
+            raise TypeError("a run takes a text or pixels, one of them")
+        if pixels is None:
+            return Asked(*self._asked(text))
+        found = np.ascontiguousarray(pixels, np.float32)
+        found = found[None] if found.ndim == 3 else found
+        if found.ndim != 4 or found.shape[1:] != self.facts.image or found.shape[0] == 0:
+            wanted = f"{self.facts.image}" if self.facts.image[0] else "none: it reads text"
+            raise ValueError(f"pixels have the shape {np.shape(pixels)}, and the model sees {wanted}")
+        places = np.arange(self.facts.positions, dtype=np.int64)
+        return Asked(np.ascontiguousarray(np.tile(places, (len(found), 1))), pixels=found)
 
     def _asked(self, what: Any) -> tuple[NDArray[np.int64], NDArray[np.int64] | None]:
         """Ids [batch, count] and lengths, of a text, several texts, or ids."""
@@ -307,8 +327,9 @@ class Model:
 
     def run(
         self,
-        text: Any,
+        text: Any = None,
         *,
+        pixels: Any = None,
         types: Any = None,
         residual: Any = None,
         start_layer: int = 0,
@@ -321,6 +342,9 @@ class Model:
         ----------
         text : str, list of str, or array of int, shape (tokens,) or (batch, tokens)
             Texts of different lengths are padded behind; nothing sees the padding.
+        pixels : array, shape (channels, height, width) or (batch, channels, height, width)
+            In the place of a text, of a model that sees images (`facts.image`), scaled as it was trained with
+            them. Its tokens are the one of the whole image, and the pieces row by row.
         types : array of int, shape (batch, tokens), optional
             BERT's token types; 0 by default.
         residual : array, shape (batch, tokens, width), optional
@@ -355,11 +379,10 @@ class Model:
             As `otattn.attention`, with layer and head in the sentence.
         """
         settings, seconds, edits = settings_of(options)
-        ids, lengths = self._asked(text)
+        asked = self._seen(text, pixels)
+        ids = asked.ids
         shape = (*ids.shape, self.facts.width)
-        asked = Asked(
-            ids,
-            lengths,
+        asked = asked._replace(
             types=_shaped("types", types, ids.shape, np.int64),
             residual=_shaped("residual", residual, shape, np.float32),
             start_layer=whole("start_layer", start_layer),
@@ -419,11 +442,12 @@ class Model:
 
     def capture(
         self,
-        text: Any,
+        text: Any = None,
         points: str | Iterable[str] | None = None,
         *,
         layers: int | Iterable[int] | None = None,
         heads: int | Iterable[int] | None = None,
+        pixels: Any = None,
         types: Any = None,
         **options: Unpack[RunOptions],
     ) -> Capture:
@@ -440,7 +464,7 @@ class Model:
         layers, heads : int or list of int, optional
             Of what; all by default. `heads` are those of arrays with one entry a query head; of keys and
             values all groups come.
-        types : array of int, optional
+        pixels, types : optional
             As in `run`.
         **options
             Of `run`.
@@ -451,7 +475,8 @@ class Model:
             A mapping from names to f32 arrays with the shapes of `docs/users/models.md`, the batch first.
         """
         settings, seconds, edits = settings_of(options)
-        ids, lengths = self._asked(text)
+        asked = self._seen(text, pixels)
+        ids, lengths = asked.ids, asked.lengths
         names = chosen(_standard(self.points) if points is None else points, self.points, layers)
         kept = None if heads is None else _heads(heads, self.facts.heads)
         wanted = set(names)
@@ -463,9 +488,7 @@ class Model:
             to = arrays[block.name].reshape(-1, block.rows.shape[1])
             to[block.first : block.first + len(block.rows)] = block.rows
 
-        asked = Asked(
-            ids,
-            lengths,
+        asked = asked._replace(
             types=_shaped("types", types, ids.shape, np.int64),
             edits=self._bound(edits, ids.shape[1]),
         )
@@ -773,7 +796,7 @@ def _facts(pointer: ctypes.c_void_p) -> ModelFacts:
     check(library.ota_model_describe(pointer, ctypes.byref(found), reference), error)
     values = {name: getattr(found, name) for name in ModelFacts._fields}
     words = {name: os.fsdecode(value) for name, value in values.items() if isinstance(value, bytes)}
-    return ModelFacts(**{**values, **words, "causal": bool(found.causal)})
+    return ModelFacts(**{**values, **words, "causal": bool(found.causal), "image": tuple(found.image)})
 
 
 def _shaped(name: str, x: Any, shape: tuple[int, ...], dtype: Any) -> NDArray[Any] | None:

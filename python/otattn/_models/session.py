@@ -148,6 +148,8 @@ class Asked(NamedTuple):
     start_layer: int = 0
     exit: tuple[float, int] | None = None
     edits: tuple[Bound, ...] = ()
+    pixels: NDArray[np.float32] | None = None
+    """Images, for which the ids stand."""
 
 
 class Block(NamedTuple):
@@ -262,7 +264,7 @@ class Session:
         batch, count = asked.ids.shape
         run = m.ModelRun(
             size=ctypes.sizeof(m.ModelRun),
-            ids=asked.ids.ctypes.data,
+            ids=asked.ids.ctypes.data if asked.pixels is None else None,
             batch=batch,
             count=count,
             lengths=_address(asked.lengths),
@@ -271,6 +273,7 @@ class Session:
             states=_address(states),
             layers=_address(layers),
             residual=_address(asked.residual),
+            pixels=_address(asked.pixels),
             start_layer=asked.start_layer,
         )
         if asked.exit is not None:

@@ -421,6 +421,78 @@ def test_refused_edits(model: otattn.Model, edit: Any, kind: type[Exception], se
         model.run(np.arange(9), edits=[edit])
 
 
+# ---- images ----------------------------------------------------------------------------------------
+
+
+def see(folder: Path) -> Path:
+    """A ViT that sees [2, 6, 6] in pieces of 3 and has 5 labels."""
+    width, inner, random = 8, 12, np.random.default_rng(3)
+    shapes: dict[str, tuple[int, ...]] = {
+        "vit.embeddings.cls_token": (1, 1, width),
+        "vit.embeddings.position_embeddings": (1, 5, width),
+        "vit.embeddings.patch_embeddings.projection.weight": (width, 2, 3, 3),
+        "vit.embeddings.patch_embeddings.projection.bias": (width,),
+        "classifier.weight": (5, width),
+        "classifier.bias": (5,),
+    }
+    block = "vit.encoder.layer.0."
+    linear = {f"{block}attention.attention.{word}": (width, width) for word in ("query", "key", "value")}
+    linear |= {f"{block}attention.output.dense": (width, width)}
+    linear |= {f"{block}intermediate.dense": (inner, width), f"{block}output.dense": (width, inner)}
+    for name, shape in linear.items():
+        shapes |= {f"{name}.weight": shape, f"{name}.bias": shape[:1]}
+    for name in (f"{block}layernorm_before", f"{block}layernorm_after", "vit.layernorm"):
+        shapes |= {f"{name}.weight": (width,), f"{name}.bias": (width,)}
+    header, data = {}, b""
+    for name, shape in shapes.items():
+        x = random.normal(size=shape).astype(np.float32)
+        header[name] = {"dtype": "F32", "shape": shape, "data_offsets": [len(data), len(data) + x.nbytes]}
+        data += x.tobytes()
+    text = json.dumps(header).encode()
+    folder.mkdir()
+    (folder / "model.safetensors").write_bytes(len(text).to_bytes(8, "little") + text + data)
+    settings = {"model_type": "vit", "hidden_size": width, "num_hidden_layers": 1, "num_attention_heads": 2}
+    settings |= {"intermediate_size": inner, "image_size": 6, "patch_size": 3, "num_channels": 2}
+    labels = {"id2label": {str(k): f"label {k}" for k in range(5)}}
+    (folder / "config.json").write_text(json.dumps(settings | labels))
+    return folder
+
+
+def test_images(tmp_path: Path, model: otattn.Model) -> None:
+    """Runs and captures of images are what the program writes of the same ones."""
+    pixels = np.random.default_rng(4).normal(size=(3, 2, 6, 6)).astype(np.float32)
+    np.save(tmp_path / "pixels.npy", pixels)
+    out = ("--points", "all,logits", "-f", "-o", "run.npz")
+    with otattn.Model(see(tmp_path / "vit")) as sees:
+        program("capture", "vit", "--pixels", "pixels.npy", *out, cwd=tmp_path)
+        right = dict(np.load(tmp_path / "run.npz"))
+        assert sees.facts.image == (2, 6, 6)
+        run = sees.run(pixels=pixels)
+        assert np.array_equal(run.logits, right["logits"])
+        assert np.array_equal(run.last_logits, right["logits"][:, 0])
+        assert np.allclose(sees.run(pixels=pixels).last_logits, right["logits"][:, 0], atol=1e-5)
+        assert np.allclose(sees.run(pixels=pixels[1]).last_logits, right["logits"][1:2, 0], atol=1e-5)
+        found = sees.capture(pixels=pixels, points="all")
+        assert {*found} - {"blocks.0.attn.hook_result"} == {*right} - {"logits"}
+        for name in {*right} - {"logits"}:
+            assert np.allclose(found[name], right[name], atol=1e-5), name
+        assert found.tokens[0] == ["image", "0,0", "0,1", "1,0", "1,1"]
+        for given, kind, sentence in (
+            ({}, TypeError, "a text or pixels"),
+            ({"text": "a", "pixels": pixels}, TypeError, "a text or pixels"),
+            (
+                {"pixels": pixels[..., 1:]},
+                ValueError,
+                r"shape \(3, 2, 6, 5\), and the model sees \(2, 6, 6\)",
+            ),
+            ({"text": [1, 2]}, ValueError, "sees images"),
+        ):
+            with pytest.raises(kind, match=sentence):
+                sees.run(**given)
+    with pytest.raises(ValueError, match="it reads text"):
+        model.run(pixels=pixels)
+
+
 # ---- continuing ------------------------------------------------------------------------------------
 
 

@@ -456,7 +456,12 @@ def test_refusals(tmp_path: Path) -> None:
         ("scores", "0,"),
     ]:
         refused(tmp_path, 2, f"--{flag} '{text}' names no heads", *words, f"--{flag}", text)
-    refused(tmp_path, 2, "streamed", *words[:-1], "run.npz", "--receiver")
+    refused(tmp_path, 2, "no type bf16", *words[:-1], "run.npz", "--receiver", "--out-dtype", "bf16")
+    answer(tmp_path, *words, "--points", "all,logits")
+    answer(tmp_path, *words[:-1], "run.npz", "--points", "all,logits")
+    streamed, whole = np.load(tmp_path / "run.npz"), load_file(tmp_path / "run.safetensors")
+    assert set(streamed) == set(whole)
+    assert all(np.array_equal(streamed[name], x) for name, x in whole.items())
     refused(tmp_path, 2, "one array", *words[:-1], "run.npy", "--receiver")
     answer(tmp_path, *words[:-1], "run.npy", "--weights", "2:1")
     assert np.load(tmp_path / "run.npy").shape == (1, 1, 9, 9)
