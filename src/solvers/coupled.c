@@ -186,6 +186,8 @@ static ota_status check_caps(ota_coupled *state) {
     double short_rows = row >= 0 ? 1.0 : 0.0;
     if (!ota_ranks_sum(head->settings, room, state->pass.columns, &short_rows, 1, "the entry caps"))
         return OTA_ECOMM;
+    const ota_status stopped = ota_interrupted_together(head->settings);
+    if (stopped != OTA_OK) return stopped;
     if (row >= 0) {
         (void)ota_snprintf(head->found.sentence, sizeof head->found.sentence,
                            "the entry caps of query %" PRId64

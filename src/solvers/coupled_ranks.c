@@ -129,6 +129,7 @@ void ota_newton_columns_of_ranks(ota_coupled *state, double t) {
         state->semidual->columns(state, t, u.sum, u.slope);
         ota_coupled_share(state, u.sum, "a column update of Newton");
         ota_coupled_share(state, u.slope, "a column update of Newton");
+        if (ota_interrupted_together(head->settings) != OTA_OK) return;
         done = true;
         for (int64_t j = 0; j < columns; j++) {
             const bool moves =

@@ -85,7 +85,7 @@ static int64_t infeasible_cap_row(ota_coupled *state, double slack, double *room
     const ota_head *head = state->head;
     int64_t infeasible_cap_row = -1;
     for (int64_t j = 0; j < state->pass.columns; j++) room[j] = 0.0;
-    ota_watch watch = ota_watch_of(head->settings);
+    ota_watch watch = ota_watch_within(head->settings);
     for (int64_t i = 0; i < state->pass.rows && !ota_watch_ends(&watch, state->pass.columns); i++) {
         double row = head->row.sink > -INFINITY ? INFINITY : 0.0;
         for (int64_t j = 0; j < state->pass.columns; j++) {
@@ -113,7 +113,7 @@ static void solve_chunk(void *context, int64_t chunk, int worker) {
     int64_t first, last;
     ota_chunk_rows(&state->pass, chunk, &first, &last);
     memset(column, 0, (size_t)state->pass.padded_columns * sizeof *column);
-    ota_watch watch = ota_watch_of(head->settings);
+    ota_watch watch = ota_watch_within(head->settings);
     for (int64_t i = first; i < last && !ota_watch_ends(&watch, state->pass.columns); i++) {
         ota_row_found found;
         double *p = state->weights + i * state->pass.stride;
@@ -151,7 +151,7 @@ static void curve_chunk(void *context, int64_t chunk, int worker) {
     ota_chunk_rows(&state->pass, chunk, &first, &last);
     memset(leak, 0, (size_t)state->pass.padded_columns * sizeof *leak);
     memset(full, 0, (size_t)state->pass.padded_columns * sizeof *full);
-    ota_watch watch = ota_watch_of(head->settings);
+    ota_watch watch = ota_watch_within(head->settings);
     for (int64_t i = first; i < last && !ota_watch_ends(&watch, state->pass.columns); i++) {
         double *w = state->weights + i * state->pass.stride;
         double sink = state->sinks[i];
@@ -238,7 +238,7 @@ static void multiply_chunk(void *context, int64_t chunk, int worker) {
     int64_t first, last;
     ota_chunk_rows(&state->pass, chunk, &first, &last);
     memset(column, 0, (size_t)state->pass.padded_columns * sizeof *column);
-    ota_watch watch = ota_watch_of(state->head->settings);
+    ota_watch watch = ota_watch_within(state->head->settings);
     for (int64_t i = first; i < last && !ota_watch_ends(&watch, state->pass.columns); i++) {
         const double *w = state->weights + i * state->pass.stride;
         double sum = 0.0;
@@ -269,7 +269,7 @@ static void weigh_chunk(void *context, int64_t chunk, int worker) {
     ota_chunk_rows(&state->pass, chunk, &first, &last);
     memset(sum, 0, (size_t)columns * sizeof *sum);
     memset(slope, 0, (size_t)columns * sizeof *slope);
-    ota_watch watch = ota_watch_of(state->head->settings);
+    ota_watch watch = ota_watch_within(state->head->settings);
     for (int64_t i = first; i < last && !ota_watch_ends(&watch, state->pass.columns); i++) {
         ota_row_found found;
         double *p = state->weights + i * state->pass.stride;
@@ -294,7 +294,7 @@ static void weigh_columns(ota_coupled *state, double t, double *sums, double *sl
 }
 
 static void find_tops(ota_coupled *state, double *top) {
-    ota_watch watch = ota_watch_of(state->head->settings);
+    ota_watch watch = ota_watch_within(state->head->settings);
     for (int64_t j = 0; j < state->pass.columns; j++) top[j] = -INFINITY;
     for (int64_t first = 0, end = 0;
          ota_watch_rows(&watch, state->pass.columns, state->pass.rows, &first, &end);)

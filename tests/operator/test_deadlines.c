@@ -10,6 +10,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -229,6 +230,28 @@ static void plans_on_ranks(void **state) {
     }
 }
 
+/* Steps of Newton's solvers with gathered keys look at the clock within each of their passes over the pairs, some ten a step. */
+static void steps_on_ranks_look_within_passes(void **state) {
+    (void)state;
+    static const char *const methods[] = {"entmax:1.3/exact{max_rounds=4}",
+                                          "entmax:1.3/relaxed:1{max_rounds=4}",
+                                          "softmax/exact{entry_cap=0.01,max_rounds=4}"};
+    for (size_t k = 0; k < sizeof methods / sizeof methods[0]; k++) {
+        const kind of = {.method = methods[k], .transport = OTA_KEYS_GATHERED};
+        stage s;
+        ota_plan *plan;
+        set(&s, &of);
+        s.alone.user = &s;
+        s.options.deadline_ns = INT64_MAX;
+        assert_int_equal(ota_plan_create(&plan, &s.problem, WIDTH, &s.options, NULL), OTA_OK);
+        work_reads = 0;
+        (void)ota_forward(plan, &s.arrays, NULL, NULL);
+        ota_plan_free(plan);
+        /* A look every 2^17 pairs (problem.h), in thirty passes at least. */
+        if (work_reads < 30 * (MOST >> 17)) fail_msg("%s: %d looks", methods[k], (int)work_reads);
+    }
+}
+
 /* ---- batches ------------------------------------------------------------------------------------ */
 
 enum { SOON = 5000000, VERY_SOON = 100000 };
@@ -407,10 +430,14 @@ static void no_answer_after_the_deadline(void **state) {
 TEST_FILE(test_deadlines) {
     dice_state = 7;
     for (int k = 0; k < MOST; k++) narrow[k] = (float)(numbers[k] = normal(&dice_state));
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(plans),          cmocka_unit_test(plans_on_ranks),
-        cmocka_unit_test(assignments),    cmocka_unit_test(bounded),
-        cmocka_unit_test(routes),         cmocka_unit_test(late_interaction),
-        cmocka_unit_test(normalizations), cmocka_unit_test(no_answer_after_the_deadline)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(plans),
+                                       cmocka_unit_test(plans_on_ranks),
+                                       cmocka_unit_test(steps_on_ranks_look_within_passes),
+                                       cmocka_unit_test(assignments),
+                                       cmocka_unit_test(bounded),
+                                       cmocka_unit_test(routes),
+                                       cmocka_unit_test(late_interaction),
+                                       cmocka_unit_test(normalizations),
+                                       cmocka_unit_test(no_answer_after_the_deadline)};
     return cmocka_run_group_tests_name("deadlines", tests, NULL, NULL);
 }

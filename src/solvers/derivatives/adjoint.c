@@ -34,7 +34,7 @@ static void product_chunk(void *context, int64_t chunk, int worker) {
     int64_t first, last;
     ota_adjoint_rows(s->rows, chunk, &first, &last);
     memset(partial, 0, (size_t)s->columns * sizeof *partial);
-    ota_watch watch = ota_watch_of(s->settings);
+    ota_watch watch = ota_watch_within(s->settings);
     for (int64_t end = first; ota_watch_rows(&watch, s->columns, last, &first, &end);) {
         if (s->narrow)
             s->algebra->centred_product_f32((const float *)s->slopes + first * s->stride, s->stride,
@@ -74,7 +74,7 @@ static void diagonal_chunk(void *context, int64_t chunk, int worker) {
     ota_adjoint_rows(s->rows, chunk, &first, &last);
     memset(diagonal, 0, (size_t)s->columns * sizeof *diagonal);
     memset(weight, 0, (size_t)s->columns * sizeof *weight);
-    ota_watch watch = ota_watch_of(s->settings);
+    ota_watch watch = ota_watch_within(s->settings);
     for (int64_t end = first; ota_watch_rows(&watch, s->columns, last, &first, &end);) {
         if (s->narrow)
             s->algebra->slope_diagonal_f32((const float *)s->slopes + first * s->stride, s->stride,
