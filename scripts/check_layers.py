@@ -7,10 +7,10 @@ blocks know no backend
 batches: a wing, an option of the build: base, problem, validation, src/backend/*.h and the searches of
     solvers/matching; nothing of src/ sees it, and each of its calls has a public header of its own
 judge: base, problem, validation and otattn.h only, so that it can disagree
-analysis, models, statements, program, engines, examples, python, web: public headers, their own folder, and
-    analysis and models src/base, program statements, program, statements, python and web src/base/system.h,
-    program and statements src/base/integers.h, program src/base/fault.h, src/base/half.h and
-    src/problem/fields.h
+analysis, models, statements, program, engines, examples, packaging, python, web: public headers, their own
+    folder, and analysis and models src/base, program statements, program, statements, python and web
+    src/base/system.h, program and statements src/base/integers.h, program src/base/fault.h, src/base/half.h
+    and src/problem/fields.h
 tests, fuzz, bench: anything
 
 check_layers.py [REPOSITORY]     judges a checkout
@@ -77,6 +77,7 @@ OUTSIDE = {
     ),
     "engines": (),
     "examples": (),
+    "packaging": (),
     "python": ("src/base/system.h",),
     "web": ("src/base/system.h",),
 }

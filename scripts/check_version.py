@@ -20,7 +20,7 @@ from planted import self_test
 ROOT = Path(__file__).resolve().parent.parent
 SOURCE = "CMakeLists.txt"
 VERSION = re.compile(r"\d+\.\d+\.\d+")
-# What stands in a pattern for the version and the address of the sources, and for what differs.
+# What stands in a place, one of them in each, for the version and the address of the sources.
 PARTS = {
     "{version}": r"(?P<version>\d+\.\d+\.\d+)",
     "{major}": r"(?P<major>\d+)",
@@ -41,6 +41,36 @@ PLACES = (
     ("pyproject.toml", '\nversion = "{version}"\n'),
     ("CITATION.cff", "\nversion: {version}\n"),
     ("CHANGELOG.md", "\n## {version} ("),
+    ("packaging/conan/conandata.yml", '  "{version}":\n'),
+    ("packaging/conan/conandata.yml", '"{address}/releases/download/v'),
+    ("packaging/conan/conandata.yml", "/releases/download/v{version}/"),
+    ("packaging/conan/conandata.yml", "/otattn-{version}.tar.gz"),
+    ("packaging/conan/conanfile.py", '    version = "{version}"\n'),
+    ("packaging/conan/conanfile.py", '    homepage = "{address}"\n'),
+    ("packaging/conan/conanfile.py", '    url = "{address}"\n'),
+    ("packaging/conda-forge/recipe.yaml", '\n  version: "{version}"\n'),
+    ("packaging/conda-forge/recipe.yaml", "  url: {address}/releases/download/v$"),
+    ("packaging/conda-forge/recipe.yaml", "homepage: {address}\n"),
+    ("packaging/debian/changelog", "otattn ({version}-"),
+    ("packaging/debian/control", "\nHomepage: {address}\n"),
+    ("packaging/debian/copyright", "\nSource: {address}\n"),
+    ("packaging/debian/watch", "\n{address}/releases "),
+    ("packaging/homebrew/otattn.rb", '  homepage "{address}"\n'),
+    ("packaging/homebrew/otattn.rb", '"{address}/releases/download/v'),
+    ("packaging/homebrew/otattn.rb", "/releases/download/v{version}/"),
+    ("packaging/homebrew/otattn.rb", "/otattn-{version}.tar.gz"),
+    ("packaging/meson/otattn.wrap", "\ndirectory = otattn-{version}\n"),
+    ("packaging/meson/otattn.wrap", "= {address}/releases/download/v"),
+    ("packaging/meson/otattn.wrap", "/releases/download/v{version}/"),
+    ("packaging/meson/otattn.wrap", "/otattn-{version}.tar.gz"),
+    ("packaging/meson/otattn.wrap", "\nsource_filename = otattn-{version}.tar.gz\n"),
+    ("packaging/nix/package.nix", '  version = "{version}";\n'),
+    ("packaging/nix/package.nix", 'url = "{address}/releases/download/v$'),
+    ("packaging/nix/package.nix", 'homepage = "{address}";\n'),
+    ("packaging/nix/package.nix", 'changelog = "{address}/blob/v$'),
+    ("packaging/vcpkg/otattn/portfile.cmake", '"{address}/releases/download/v$'),
+    ("packaging/vcpkg/otattn/vcpkg.json", '  "version": "{version}",\n'),
+    ("packaging/vcpkg/otattn/vcpkg.json", '  "homepage": "{address}",\n'),
 )
 
 

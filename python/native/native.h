@@ -17,6 +17,9 @@
 #define NO_IMPORT_ARRAY
 #endif
 #include <numpy/arrayobject.h>
+#if NPY_ABI_VERSION < 0x02000000 /* headers of NumPy 1, whose modules run with NumPy 1 alone */
+#define PyArray_ImportNumPyAPI _import_array
+#endif
 
 #include "otattn_assignment.h"
 #include "otattn_route.h"

@@ -12,6 +12,8 @@ source "$(dirname "${BASH_SOURCE[0]}")/fuzz.sh"
 source "$(dirname "${BASH_SOURCE[0]}")/mutants.sh"
 # shellcheck source=scripts/dev/outside.sh
 source "$(dirname "${BASH_SOURCE[0]}")/outside.sh"
+# shellcheck source=scripts/dev/packages.sh
+source "$(dirname "${BASH_SOURCE[0]}")/packages.sh"
 
 # differential: the package beside POT, HiGHS, torch and entmax on 100,000 drawn problems, in ranges that a record keeps.
 differential() {
@@ -58,6 +60,7 @@ do_campaign() {
     tail -n 1 "$log/step-verify-faults"
     faults
     cross
+    packages
     say "planting all known faults, and 200 drawn ones"
     step mutants-known python3 tests/mutate_known.py --all
     step mutants mutants --count 200 --thorough

@@ -32,6 +32,9 @@ packages_neon=(gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user cmake make)
 packages_cross=(qemu-user wine64 cmake make)
 # shellcheck disable=SC2034
 declare -A packages_ranks=([openmpi]="openmpi-bin libopenmpi-dev" [mpich]="mpich libmpich-dev")
+# lintian judges Debian's packages, mmdebstrap makes the Debian that they are tried in; nix-bin and ruby read their recipes.
+# shellcheck disable=SC2034
+packages_debian=(debhelper dh-python dpkg-dev fakeroot lintian mmdebstrap nix-bin ruby python3-dev python3-numpy)
 # shellcheck disable=SC2034
 packages_lint=(clang-format shellcheck mandoc)
 # shellcheck disable=SC2034
