@@ -18,7 +18,7 @@ from pathlib import Path
 from check_version import version_of
 
 ROOT = Path(__file__).resolve().parents[1]
-LOCKS = ("tests/packages.lock", "python/packages.lock")
+LOCKS = ("tests/packages.lock", "python/packages.lock", "docs/site/packages.lock")
 # Debian's development packages whose libraries the program holds or loads, and their licences.
 LINKED = {
     "libjansson-dev": ("required", "MIT"),

@@ -262,7 +262,7 @@ def attention(
     bias : array broadcasting to (..., heads, queries, keys), optional
         Added to the scores.
     alibi_slopes : float or array, shape (heads,), optional
-        Subtracts slope * |i - j|.
+        Subtracts slope * `|i - j|`.
     window : (int, int), optional
         Keys i - left ... i + right only; -1 is no limit.
     softcap : float

@@ -15,7 +15,7 @@ class Certificate(NamedTuple):
     """
 
     row_error: float = math.nan
-    """Sum of |row sum - its mass| over the total mass (stationarity if rows are relaxed)."""
+    """Sum of `|row sum - its mass|` over the total mass (stationarity if rows are relaxed)."""
     column_error: float = math.nan
     """The same of columns: their violated part for caps, the distance to equal masses for free columns."""
     primal: float = math.nan

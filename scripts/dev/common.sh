@@ -106,7 +106,11 @@ python_packages() {
 # pip_install FILE [OPTION...]: with OTATTN_LOCKED set, the whole environment's packages by their hashes instead.
 pip_install() {
     local lock=tests/packages.lock
-    [ "$venv" = "$build/venv" ] || lock=python/packages.lock
+    case $venv in
+        "$build/venv") ;;
+        "$build/venv-site") lock=docs/site/packages.lock ;;
+        *) lock=python/packages.lock ;;
+    esac
     if [ -n "${OTATTN_LOCKED:-}" ]; then set -- "$lock" --require-hashes --no-deps; fi
     "$venv/bin/python" -m pip install -q --disable-pip-version-check "${@:2}" -r "$1"
 }

@@ -86,7 +86,7 @@ class Tokenizer:
         special : bool
             Whether what the model's configuration puts around a text ([CLS], <bos>) is there.
         plain : bool
-            Whether "<|endoftext|>" and the like in the text are ordinary characters.
+            Whether `<|endoftext|>` and the like in the text are ordinary characters.
 
         Notes
         -----
@@ -162,7 +162,7 @@ class Tokenizer:
         return None if found < 0 else found
 
     def is_special(self, id: int) -> bool:
-        """Whether a piece is special, as [CLS] and <|endoftext|> are."""
+        """Whether a piece is special, as [CLS] and `<|endoftext|>` are."""
         return bool(library.ota_tokenizer_is_special(self._pointer, int(id)))
 
     def frame(self) -> tuple[list[int], list[int]]:

@@ -165,7 +165,7 @@ def relative_costs(q: Any, k: Any, bias: Any, temperature: float = 1.0, place: s
 
 
 def alibi_bias(slope: float, queries: int, keys: int, offset: int = 0, causal: bool = False) -> Any:
-    """-slope |i + offset - j| (queries, keys); with `causal` -inf above the diagonal. [LIT-32]"""
+    """`-slope |i + offset - j|` (queries, keys); with `causal` -inf above the diagonal. [LIT-32]"""
     sizes = count("queries", queries, 1) or 0, count("keys", keys, 1) or 0
     if not 0 < sizes[0] * sizes[1] <= 1 << 40:
         raise ValueError(f"queries is {queries!r} and keys is {keys!r}, wanted 1 to {1 << 40} pairs")
