@@ -37,14 +37,29 @@ set_target_properties(otattn_program PROPERTIES OUTPUT_NAME otattn
     RUNTIME_OUTPUT_DIRECTORY "${CMAKE_CURRENT_BINARY_DIR}")
 otattn_install(TARGETS otattn_program RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 
+# What the program that was built is run by; that of the Python package looks for its library where that will be installed.
+set(run_program ${CMAKE_CROSSCOMPILING_EMULATOR})
+if(OTATTN_PYTHON)
+    list(APPEND run_program "${CMAKE_COMMAND}" -E env "LD_LIBRARY_PATH=${CMAKE_CURRENT_BINARY_DIR}")
+endif()
+
+# otattn_pages_install(KIND PATH FOLDER): with the program; into the data of a wheel, which go below the environment's root.
+function(otattn_pages_install kind path folder)
+    if(OTATTN_PYTHON)
+        install(${kind} "${path}" DESTINATION "${SKBUILD_DATA_DIR}/${folder}" COMPONENT python)
+    else()
+        otattn_install(${kind} "${path}" DESTINATION "${folder}")
+    endif()
+endfunction()
+
 # otattn_page(FILE FOLDER ARGUMENT...): FILE is what the program prints when run with the arguments.
 function(otattn_page file folder)
     set(page "${CMAKE_CURRENT_BINARY_DIR}/pages/${file}")
     add_custom_command(OUTPUT "${page}"
-        COMMAND otattn_program ${ARGN} > "${page}"
+        COMMAND ${run_program} $<TARGET_FILE:otattn_program> ${ARGN} > "${page}"
         DEPENDS otattn_program VERBATIM COMMENT "Printing ${file}")
     set_property(DIRECTORY APPEND PROPERTY OTATTN_PAGES "${page}")
-    otattn_install(FILES "${page}" DESTINATION "${folder}")
+    otattn_pages_install(FILES "${page}" "${folder}")
 endfunction()
 
 if(NOT CMAKE_CROSSCOMPILING OR CMAKE_CROSSCOMPILING_EMULATOR)
@@ -55,11 +70,11 @@ if(NOT CMAKE_CROSSCOMPILING OR CMAKE_CROSSCOMPILING_EMULATOR)
     # otattn(1) and a page of each command: the names are the program's own.
     set(manual "${CMAKE_CURRENT_BINARY_DIR}/pages/man1")
     add_custom_command(OUTPUT "${manual}/otattn.1"
-        COMMAND ${CMAKE_COMMAND} "-DPROGRAM=$<TARGET_FILE:otattn_program>" "-DEMULATOR=${CMAKE_CROSSCOMPILING_EMULATOR}"
+        COMMAND ${CMAKE_COMMAND} "-DPROGRAM=$<TARGET_FILE:otattn_program>" "-DEMULATOR=${run_program}"
             "-DFOLDER=${manual}" -P "${PROJECT_SOURCE_DIR}/cmake/print_pages.cmake"
         DEPENDS otattn_program cmake/print_pages.cmake VERBATIM COMMENT "Printing the pages of section 1")
     set_property(DIRECTORY APPEND PROPERTY OTATTN_PAGES "${manual}/otattn.1")
-    otattn_install(DIRECTORY "${manual}" DESTINATION "${CMAKE_INSTALL_MANDIR}")
+    otattn_pages_install(DIRECTORY "${manual}" "${CMAKE_INSTALL_MANDIR}")
     get_directory_property(pages OTATTN_PAGES)
     add_custom_target(otattn_pages ALL DEPENDS ${pages})
 endif()

@@ -72,6 +72,9 @@ static message inside(const message *m, const field *f) {
 
 /* ---- the model ---- */
 
+/* model_type of trainer_spec; 3 are words. */
+enum { UNIGRAM = 1, BPE = 2, CHARACTERS = 4 };
+
 typedef struct model {
     ota_text *pieces;
     int32_t *kinds;
@@ -137,10 +140,10 @@ static ota_status read_trainer(message m, model *all) {
         if (status != OTA_OK) break;
         if (f.number == 3) all->type = f.value;
         if (f.number == 35) all->byte_fallback = f.value != 0;
-        if (f.number == 3 && f.value != 1 && f.value != 2)
+        if (f.number == 3 && f.value != UNIGRAM && f.value != BPE && f.value != CHARACTERS)
             status = unsupported(&m, &f,
-                                 "model_type of trainer_spec is neither 1, Unigram, nor 2, BPE; "
-                                 "words and characters are not run");
+                                 "model_type of trainer_spec is none of 1, Unigram, 2, BPE, and 4, "
+                                 "characters; words are not run");
         if (f.number == 24 && f.value != 0)
             status = unsupported(&m, &f, "treat_whitespace_as_suffix is not run");
     }
@@ -182,7 +185,7 @@ static ota_status read_denormalizer(message m) {
 static ota_status read_all(message m, model *all) {
     field f;
     ota_status status = OTA_OK;
-    all->type = 1;
+    all->type = UNIGRAM;
     while (m.at < m.end && status == OTA_OK) {
         status = read_field(&m, &f);
         if (status != OTA_OK) break;
@@ -246,7 +249,8 @@ ota_status ota_tokenizer_read_model(ota_tokenizer *tokenizer, const ota_token_fi
     all.parts.space_in_front = all.parts.space_once = 1;
     ota_status status = read_all((message){file, 0, file->size, error}, &all);
     if (status == OTA_OK) status = ota_token_plan(settings);
-    all.parts.model = all.type == 1 ? "unigram" : "sentencepiece";
+    /* Pieces of one character are never what two others make. */
+    all.parts.model = all.type == UNIGRAM ? "unigram" : "sentencepiece";
     all.parts.pieces = all.pieces;
     all.parts.piece_count = (int64_t)all.count;
     all.parts.kinds = all.kinds;

@@ -214,6 +214,10 @@ static ota_status open_folder(ota_tokenizer *tokenizer, const char *folder,
     if (have(folder, "tokenizer.model", path) || have(folder, "spiece.model", path) ||
         have(folder, "sentencepiece.bpe.model", path))
         return open_model(tokenizer, path, settings, error);
+    if (have(folder, "tekken.json", path))
+        return ota_token_fail(error, OTA_UNSUPPORTED, path, -1,
+                              "Mistral's own format is not read; give a tokenizer.json, or a "
+                              ".gguf file that the model was converted to");
     return ota_token_fail(error, OTA_EIO, folder, -1,
                           "holds no tokenizer: tokenizer.json, vocab.json (encoder.json) with "
                           "merges.txt (vocab.bpe), vocab.txt, or tokenizer.model (spiece.model, "

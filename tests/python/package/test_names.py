@@ -3,6 +3,7 @@ the package is quick and drags nothing in."""
 
 from __future__ import annotations
 
+import importlib.metadata
 import inspect
 import os
 import shutil
@@ -256,3 +257,19 @@ except ValueError as wrong:
     assert ran.returncode == 0, ran.stderr
     assert "method: entmax:1.5/capped:1.25" in ran.stdout
     assert "entmax order is -1.5" in ran.stdout
+
+
+def test_pages_come_with_the_program() -> None:
+    """The wheel lays man pages and completions where shells of an environment look for them."""
+    files = [str(file) for file in importlib.metadata.files("otattn") or ()]
+    if not any(name.endswith("otattn/bin/otattn") for name in files):
+        pytest.skip("this installation has no program")
+    for page in (
+        "share/man/man1/otattn.1",
+        "share/man/man1/otattn-attend.1",
+        "share/bash-completion/completions/otattn",
+        "share/zsh/site-functions/_otattn",
+        "share/fish/vendor_completions.d/otattn.fish",
+    ):
+        found = next(name for name in files if name.endswith(page))
+        assert importlib.metadata.distribution("otattn").locate_file(found).stat().st_size > 500, page

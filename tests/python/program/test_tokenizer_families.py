@@ -389,6 +389,17 @@ MODELS: dict[str, tuple[str, dict[str, Any]]] = {
         "nmt_nfkc_cf",
         {"model_type": "bpe", "byte_fallback": True, "user_defined_symbols": ",".join(USERS)},
     ),
+    "characters": ("nmt_nfkc", {"model_type": "char", "character_coverage": 0.98}),
+    "characters with bytes and users": (
+        "identity",
+        {
+            "model_type": "char",
+            "byte_fallback": True,
+            "remove_extra_whitespaces": False,
+            "user_defined_symbols": ",".join(USERS),
+            "character_coverage": 0.98,
+        },
+    ),
 }
 
 
@@ -517,6 +528,12 @@ def test_a_folder_with_a_model(tmp_path: Path) -> None:
     assert done.returncode == 2 and b"is not run on tokenizer.model" in done.stderr
 
 
+def test_a_folder_with_tekken(tmp_path: Path) -> None:
+    (tmp_path / "tekken.json").write_text('{"vocab": [], "config": {}}')
+    done = run(tmp_path, "tokenize", ".", "--text", "a")
+    assert done.returncode == 2 and b"tekken.json: Mistral's own format is not read" in done.stderr
+
+
 PIECE = field(1, b"<unk>") + field(3, 2)
 REFUSED: list[tuple[bytes, int, str]] = [
     (b"", 4, "there are no pieces"),
@@ -525,9 +542,9 @@ REFUSED: list[tuple[bytes, int, str]] = [
     (field(1, field(3, 9)), 4, "a piece is a text, a score and a kind from 1 to 6"),
     (field(1, field(1, b"a")), 4, "one piece must be of kind 2, unknown"),
     (
-        field(1, PIECE) + field(2, field(3, 4)),
+        field(1, PIECE) + field(2, field(3, 3)),
         2,
-        "model_type of trainer_spec is neither 1, Unigram, nor 2, BPE",
+        "model_type of trainer_spec is none of 1, Unigram, 2, BPE, and 4, characters; words are not run",
     ),
     (field(1, PIECE) + field(2, field(24, 1)), 2, "treat_whitespace_as_suffix is not run"),
     (
