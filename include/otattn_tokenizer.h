@@ -124,20 +124,20 @@ OTA_API ota_status ota_tokenizer_encode(const ota_tokenizer *tokenizer, const ch
                                         int64_t capacity, int64_t *count, ota_error *error);
 
 /* Zero means default. */
-typedef struct ota_encode_options {
+typedef struct ota_token_options {
     size_t size; /* of this struct */
     unsigned flags;
     /* The call ends with OTA_CANCELLED or OTA_TIMEOUT within a tenth of a second of work after *cancel is not 0 or the
-       deadline has passed, both as in ota_options; *count is 0 then, and the ids are of no use. Looks are 64 KiB of
-       text apart; the search for one match of a file's pattern is not ended, which may take seconds where a match has
-       megabytes. */
+       deadline has passed, both as in ota_options; *count and *size are 0 then, and ids and text are of no use. Looks are
+       64 KiB of text apart; the search for one match of a file's pattern is not ended, which may take seconds where a match
+       has megabytes. */
     const int *cancel;
     int64_t deadline_ns;
-} ota_encode_options;
+} ota_token_options;
 
 /* ota_tokenizer_encode with options; NULL: none. */
 OTA_API ota_status ota_tokenizer_encode_with(const ota_tokenizer *tokenizer, const char *text,
-                                             int64_t text_size, const ota_encode_options *options,
+                                             int64_t text_size, const ota_token_options *options,
                                              int32_t *ids, int64_t capacity, int64_t *count,
                                              ota_error *error);
 
@@ -153,6 +153,12 @@ enum {
 OTA_API ota_status ota_tokenizer_decode(const ota_tokenizer *tokenizer, const int32_t *ids,
                                         int64_t count, unsigned flags, char *text, int64_t capacity,
                                         int64_t *size, ota_error *error);
+
+/* ota_tokenizer_decode with options; NULL: none. */
+OTA_API ota_status ota_tokenizer_decode_with(const ota_tokenizer *tokenizer, const int32_t *ids,
+                                             int64_t count, const ota_token_options *options,
+                                             char *text, int64_t capacity, int64_t *size,
+                                             ota_error *error);
 
 /* ---- the vocabulary ---- */
 

@@ -37,6 +37,19 @@ typedef struct pieces {
     size_t count, room;
 } pieces;
 
+/* What ends a list of steps before its end: who may, and what it says. */
+typedef struct watched {
+    ota_token_watch watch;
+    ota_status status;
+    ota_error *error;
+} watched;
+
+/* After the work on one more piece. */
+static bool goes_on(watched *w, size_t size) {
+    w->status = ota_token_look(&w->watch, size + 1, w->error);
+    return w->status == OTA_OK;
+}
+
 static ota_text piece_at(const pieces *list, size_t k) {
     const size_t begin = k == 0 ? 0 : list->ends[k - 1];
     return (ota_text){list->text.bytes + begin, list->ends[k] - begin};
@@ -153,12 +166,13 @@ static bool end_bytes(const ota_undo *step, ota_token_buffer *bytes, pieces *to)
     return true;
 }
 
-static bool undo_fallback(const ota_undo *step, const pieces *from, pieces *to) {
+static bool undo_fallback(const ota_undo *step, const pieces *from, pieces *to, watched *w) {
     ota_token_buffer bytes = {0};
     bool fine = true;
     for (size_t k = 0; k < from->count && fine; k++) {
         const ota_text piece = piece_at(from, k);
         const int byte = ota_sentencepiece_byte(piece);
+        if (!goes_on(w, piece.size)) break;
         const char letter = (char)(unsigned char)byte;
         if (byte >= 0)
             fine = ota_token_append(&bytes, &letter, 1);
@@ -171,10 +185,11 @@ static bool undo_fallback(const ota_undo *step, const pieces *from, pieces *to) 
     return fine;
 }
 
-static bool undo_front(const ota_undo *step, const pieces *from, pieces *to) {
+static bool undo_front(const ota_undo *step, const pieces *from, pieces *to, watched *w) {
     bool open = step->count != 0, fine = true;
     for (size_t k = 0; k < from->count && fine; k++) {
         ota_text piece = piece_at(from, k);
+        if (!goes_on(w, piece.size)) break;
         if (open && to->text.used == 0 && piece.size > 0 && *piece.data == ' ') {
             piece = (ota_text){piece.data + 1, piece.size - 1};
             open = step->last != 0;
@@ -184,33 +199,36 @@ static bool undo_front(const ota_undo *step, const pieces *from, pieces *to) {
     return fine;
 }
 
-static ota_status run_step(const ota_undo *step, const pieces *from, pieces *to, ota_error *error) {
+static ota_status run_step(const ota_undo *step, const pieces *from, pieces *to, watched *w) {
     static undo_piece *const each[] = {
         [OTA_UNDO_BYTES] = put_unspelled, [OTA_UNDO_SPELL] = undo_spelling,
         [OTA_UNDO_STRIP] = strip,         [OTA_UNDO_WORDPIECE] = put_wordpiece,
         [OTA_UNDO_SUFFIX] = undo_suffix,  [OTA_UNDO_JOIN] = put_joined};
     bool fine = true;
     if (step->kind == OTA_UNDO_FALLBACK) {
-        fine = undo_fallback(step, from, to);
+        fine = undo_fallback(step, from, to, w);
     } else if (step->kind == OTA_UNDO_FRONT) {
-        fine = undo_front(step, from, to);
+        fine = undo_front(step, from, to, w);
     } else if (step->kind == OTA_UNDO_FUSE) {
         fine = ota_token_append(&to->text, from->text.bytes, from->text.used) && end_piece(to);
     } else if (step->kind == OTA_UNDO_REPLACE) {
         for (size_t k = 0; k < from->count && fine; k++) {
             const ota_status status = ota_pattern_replace(step->pattern, piece_at(from, k),
                                                           (ota_text){step->text, step->text_size},
-                                                          &to->text, NULL, error);
+                                                          &to->text, &w->watch, w->error);
             if (status != OTA_OK) return status;
             fine = end_piece(to);
         }
     } else {
-        for (size_t k = 0; k < from->count && fine; k++)
-            fine = each[step->kind](step, piece_at(from, k), k == 0, k + 1 == from->count,
-                                    &to->text) &&
+        for (size_t k = 0; k < from->count && fine; k++) {
+            const ota_text piece = piece_at(from, k);
+            if (!goes_on(w, piece.size)) break;
+            fine = each[step->kind](step, piece, k == 0, k + 1 == from->count, &to->text) &&
                    end_piece(to);
+        }
     }
-    return fine ? OTA_OK : ota_token_no_memory(error);
+    if (w->status != OTA_OK) return w->status;
+    return fine ? OTA_OK : ota_token_no_memory(w->error);
 }
 
 static bool keeps_front(const ota_undo *step) {
@@ -219,13 +237,13 @@ static bool keeps_front(const ota_undo *step) {
 }
 
 static ota_status run_steps(const ota_tokenizer *tokenizer, pieces *list, unsigned flags,
-                            ota_error *error) {
+                            watched *w) {
     ota_status status = OTA_OK;
     for (int k = 0; k < tokenizer->undo_count && status == OTA_OK; k++) {
         ota_undo step = tokenizer->undo[k];
         pieces next = {0};
         if ((flags & OTA_DECODE_INNER) != 0 && keeps_front(&step)) step.count = 0;
-        status = run_step(&step, list, &next, error);
+        status = run_step(&step, list, &next, w);
         free_pieces(list);
         *list = next;
     }
@@ -247,27 +265,35 @@ static ota_text text_of(const ota_tokenizer *tokenizer, int32_t id, bool direct)
 }
 
 static ota_status decode(const ota_tokenizer *tokenizer, const int32_t *ids, int64_t count,
-                         unsigned flags, pieces *list, ota_error *error) {
+                         unsigned flags, pieces *list, watched *w) {
     const bool direct = tokenizer->undo_count == 1 && tokenizer->undo[0].kind == OTA_UNDO_BYTES &&
                         tokenizer->bpe.raw.begin != NULL;
     for (int64_t k = 0; k < count; k++) {
         if (ids[k] < 0 || ids[k] >= tokenizer->vocabulary.count)
-            return ota_token_fail(error, OTA_EINVAL, "", -1,
+            return ota_token_fail(w->error, OTA_EINVAL, "", -1,
                                   "id %d, number %lld of the list, is outside of the vocabulary: 0 "
                                   "to %d",
                                   (int)ids[k], (long long)k, (int)tokenizer->vocabulary.count - 1);
         if ((flags & OTA_DECODE_NO_SPECIAL) != 0 && ota_tokenizer_is_special(tokenizer, ids[k]))
             continue;
         const ota_text piece = text_of(tokenizer, ids[k], direct);
+        if (!goes_on(w, piece.size)) return w->status;
         if (!ota_token_append(&list->text, piece.data, piece.size) || (!direct && !end_piece(list)))
-            return ota_token_no_memory(error);
+            return ota_token_no_memory(w->error);
     }
-    return direct ? OTA_OK : run_steps(tokenizer, list, flags, error);
+    return direct ? OTA_OK : run_steps(tokenizer, list, flags, w);
 }
 
 ota_status ota_tokenizer_decode(const ota_tokenizer *tokenizer, const int32_t *ids, int64_t count,
                                 unsigned flags, char *text, int64_t capacity, int64_t *size,
                                 ota_error *error) {
+    const ota_token_options options = {.size = sizeof options, .flags = flags};
+    return ota_tokenizer_decode_with(tokenizer, ids, count, &options, text, capacity, size, error);
+}
+
+ota_status ota_tokenizer_decode_with(const ota_tokenizer *tokenizer, const int32_t *ids,
+                                     int64_t count, const ota_token_options *options, char *text,
+                                     int64_t capacity, int64_t *size, ota_error *error) {
     if (tokenizer == NULL || size == NULL || count < 0 || (ids == NULL && count > 0) ||
         capacity < 0 || (text == NULL && capacity > 0))
         return ota_token_fail(
@@ -275,7 +301,10 @@ ota_status ota_tokenizer_decode(const ota_tokenizer *tokenizer, const int32_t *i
             "tokenizer, size, ids and text must not be NULL and sizes not below 0");
     *size = 0;
     pieces list = {0};
-    const ota_status status = decode(tokenizer, ids, count, flags, &list, error);
+    watched w = {.error = error};
+    unsigned flags;
+    ota_status status = ota_token_watch_begin(options, &flags, &w.watch, error);
+    if (status == OTA_OK) status = decode(tokenizer, ids, count, flags, &list, &w);
     if (status == OTA_OK) {
         *size = (int64_t)list.text.used;
         const int64_t copied = ota_int_min(*size, capacity);

@@ -47,6 +47,19 @@ ota_status ota_token_look(ota_token_watch *watch, size_t work, ota_error *error)
                                                   : "the deadline passed before the call was done");
 }
 
+ota_status ota_token_watch_begin(const ota_token_options *options, unsigned *flags,
+                                 ota_token_watch *watch, ota_error *error) {
+    ota_token_options given = {.size = sizeof given};
+    if (options != NULL && options->size == 0)
+        return ota_token_fail(error, OTA_EINVAL, "", -1, "options.size must be given");
+    /* A caller built with an older header knows fewer fields. */
+    if (options != NULL)
+        memcpy(&given, options, options->size < sizeof given ? options->size : sizeof given);
+    *flags = given.flags;
+    *watch = (ota_token_watch){given.cancel, given.deadline_ns, LOOK};
+    return ota_token_look(watch, 0, error);
+}
+
 ota_status ota_token_word(ota_token_encoder *encoder, const char *word, size_t size) {
     const ota_status looked = ota_token_look(&encoder->watch, size, encoder->error);
     if (looked != OTA_OK) return looked;
@@ -215,42 +228,33 @@ static void release(ota_token_encoder *encoder) {
 ota_status ota_tokenizer_encode(const ota_tokenizer *tokenizer, const char *text, int64_t text_size,
                                 unsigned flags, int32_t *ids, int64_t capacity, int64_t *count,
                                 ota_error *error) {
-    const ota_encode_options options = {.size = sizeof options, .flags = flags};
+    const ota_token_options options = {.size = sizeof options, .flags = flags};
     return ota_tokenizer_encode_with(tokenizer, text, text_size, &options, ids, capacity, count,
                                      error);
 }
 
 ota_status ota_tokenizer_encode_with(const ota_tokenizer *tokenizer, const char *text,
-                                     int64_t text_size, const ota_encode_options *options,
+                                     int64_t text_size, const ota_token_options *options,
                                      int32_t *ids, int64_t capacity, int64_t *count,
                                      ota_error *error) {
-    ota_encode_options given = {.size = sizeof given};
     if (tokenizer == NULL || count == NULL || (text == NULL && text_size > 0) || text_size < 0 ||
         capacity < 0 || (ids == NULL && capacity > 0))
         return ota_token_fail(
             error, OTA_EINVAL, "", -1,
             "tokenizer, count, text and ids must not be NULL and sizes not below 0");
-    if (options != NULL && options->size == 0)
-        return ota_token_fail(error, OTA_EINVAL, "", -1, "options.size must be given");
-    /* A caller built with an older header knows fewer fields. */
-    if (options != NULL)
-        memcpy(&given, options, options->size < sizeof given ? options->size : sizeof given);
     *count = 0;
     if (text_size > OTA_TOKEN_TEXT_MOST)
         return ota_token_fail(error, OTA_ELIMIT, "", -1,
                               "the text has %lld bytes, above the limit of %d",
                               (long long)text_size, OTA_TOKEN_TEXT_MOST);
-    ota_token_encoder encoder = {.tokenizer = tokenizer,
-                                 .ids = ids,
-                                 .capacity = capacity,
-                                 /* The first look is now. */
-                                 .watch = {given.cancel, given.deadline_ns, LOOK},
-                                 .error = error};
-    ota_status status = ota_token_look(&encoder.watch, 0, error);
+    ota_token_encoder encoder = {
+        .tokenizer = tokenizer, .ids = ids, .capacity = capacity, .error = error};
+    unsigned flags;
+    ota_status status = ota_token_watch_begin(options, &flags, &encoder.watch, error);
     if (status == OTA_OK && !prepare(&encoder, text_size)) status = ota_token_no_memory(error);
     if (status == OTA_OK)
-        status = encode_all(&encoder, (ota_text){text == NULL ? "" : text, (size_t)text_size},
-                            given.flags);
+        status =
+            encode_all(&encoder, (ota_text){text == NULL ? "" : text, (size_t)text_size}, flags);
     release(&encoder);
     if (status == OTA_OK) *count = encoder.count;
     return status;

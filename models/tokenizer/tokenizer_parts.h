@@ -74,6 +74,9 @@ typedef struct ota_token_watch {
     size_t work;
 } ota_token_watch;
 
+/* What a caller's options (or NULL) say, or a refusal; the first look is now. */
+ota_status ota_token_watch_begin(const ota_token_options *options, unsigned *flags,
+                                 ota_token_watch *watch, ota_error *error);
 /* After `work` more bytes: OTA_CANCELLED or OTA_TIMEOUT where the call is to end, with a sentence; NULL: never. */
 ota_status ota_token_look(ota_token_watch *watch, size_t work, ota_error *error);
 

@@ -173,7 +173,7 @@ int cli_tokenizer_open(cli_context *context, ota_tokenizer **tokenizer) {
 /* A first guess of the room is nearly always enough; else the count says how much is. */
 int cli_encode(cli_context *context, const ota_tokenizer *tokenizer, const char *text, size_t size,
                int32_t **ids, int64_t *count) {
-    const ota_encode_options options = {
+    const ota_token_options options = {
         .size = sizeof options,
         .flags = (context->settings.text.no_special ? OTA_ENCODE_NO_SPECIAL : 0U) |
                  (context->settings.text.plain ? OTA_ENCODE_PLAIN : 0U),

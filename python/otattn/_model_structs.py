@@ -232,7 +232,7 @@ class TokenizerParts(ctypes.Structure):
     )
 
 
-class EncodeOptions(ctypes.Structure):
+class TokenOptions(ctypes.Structure):
     _fields_ = (
         ("size", ctypes.c_size_t),
         ("flags", ctypes.c_uint),
@@ -255,7 +255,7 @@ STRUCTS: dict[str, type[ctypes.Structure]] = {
     "ota_capture_point": CapturePoint,
     "ota_text": Text,
     "ota_tokenizer_parts": TokenizerParts,
-    "ota_encode_options": EncodeOptions,
+    "ota_token_options": TokenOptions,
 }
 
 CALLS = {
@@ -294,6 +294,7 @@ CALLS = {
     "ota_tokenizer_encode": "ipsluplpp text_size capacity",
     "ota_tokenizer_encode_with": "ipslpplpp text_size capacity",
     "ota_tokenizer_decode": "ippluslpp count capacity",
+    "ota_tokenizer_decode_with": "ipplpslpp count capacity",
     "ota_tokenizer_model": "sp",
     "ota_tokenizer_count": "lp",
     "ota_tokenizer_piece": "tpl id",

@@ -385,6 +385,42 @@ static void test_parts_of_characters(void **state) {
     assert_int_equal(blanks, 25);
 }
 
+/* Lists of ids are decoded until the flag or the deadline says to end, by one step and by a list of steps. */
+static void test_decoding_that_is_to_end(void **state) {
+    (void)state;
+    enum { COUNT = 1 << 20 };
+    static int32_t ids[COUNT];
+    static char text[8];
+    vocabulary *v = new_vocabulary();
+    const ota_tokenizer_parts parts = parts_of(v);
+    for (int listed = 0; listed < 2; listed++) {
+        ota_tokenizer *tokenizer = listed ? wordpiece(0) : create(&parts);
+        const int cancel = 1;
+        int64_t size = 7;
+        ota_error error = {.message = ""};
+        ota_token_options options = {.size = sizeof options, .cancel = &cancel};
+        assert_int_equal(
+            ota_tokenizer_decode_with(tokenizer, ids, COUNT, &options, text, 8, &size, &error),
+            OTA_CANCELLED);
+        assert_string_equal(error.message, "the call was cancelled");
+        assert_int_equal(size, 0);
+        options.cancel = NULL;
+        struct timespec now;
+        (void)clock_gettime(CLOCK_MONOTONIC, &now);
+        options.deadline_ns = (int64_t)now.tv_sec * 1000000000 + now.tv_nsec + 500000;
+        assert_int_equal(
+            ota_tokenizer_decode_with(tokenizer, ids, COUNT, &options, text, 8, &size, &error),
+            OTA_TIMEOUT);
+        assert_int_equal(size, 0);
+        options = (ota_token_options){.size = 0};
+        assert_int_equal(
+            ota_tokenizer_decode_with(tokenizer, ids, 1, &options, text, 8, &size, NULL),
+            OTA_EINVAL);
+        ota_tokenizer_free(tokenizer);
+    }
+    free(v);
+}
+
 /* A flag or a deadline ends a call between two looks, whatever kind of step works at the time. */
 static void test_calls_that_are_to_end(void **state) {
     (void)state;
@@ -396,7 +432,7 @@ static void test_calls_that_are_to_end(void **state) {
     int cancel = 1;
     int64_t count = 7;
     ota_error error = {.message = ""};
-    ota_encode_options options = {.size = sizeof options, .cancel = &cancel};
+    ota_token_options options = {.size = sizeof options, .cancel = &cancel};
     memset(text, 'a', sizeof text);
     assert_int_equal(
         ota_tokenizer_encode_with(tokenizer, text, SIZE, &options, NULL, 0, &count, &error),
@@ -584,6 +620,7 @@ TEST_FILE(test_tokenizer) {
         cmocka_unit_test(test_any_capacity_writes_the_same_ids),
         cmocka_unit_test(test_arguments_are_checked),
         cmocka_unit_test(test_parts_of_characters),
+        cmocka_unit_test(test_decoding_that_is_to_end),
         cmocka_unit_test(test_calls_that_are_to_end),
         cmocka_unit_test(test_parts_are_checked),
         cmocka_unit_test(test_a_vocabulary_of_nothing),

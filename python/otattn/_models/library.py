@@ -17,6 +17,7 @@ _LONG = (
     "ota_session_run",
     "ota_session_logits",
     "ota_tokenizer_encode_with",
+    "ota_tokenizer_decode_with",
 )
 
 

@@ -96,7 +96,7 @@ class Tokenizer:
             raise TypeError(f"text is a {type(text).__name__}, wanted str or bytes")
         data = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
         flags = (0 if special else m.ENCODE_NO_SPECIAL) | (m.ENCODE_PLAIN if plain else 0)
-        options = m.EncodeOptions(size=ctypes.sizeof(m.EncodeOptions), flags=flags, cancel=CANCEL)
+        options = m.TokenOptions(size=ctypes.sizeof(m.TokenOptions), flags=flags, cancel=CANCEL)
         count, room = ctypes.c_int64(), len(data) // 2 + _SPARE
         error, reference = new_error()
         while True:
@@ -121,15 +121,16 @@ class Tokenizer:
         stand before these, so that a blank in front is one of the text."""
         narrow = self._known(ids)
         flags = (0 if special else m.DECODE_NO_SPECIAL) | (m.DECODE_INNER if inner else 0)
+        options = m.TokenOptions(size=ctypes.sizeof(m.TokenOptions), flags=flags, cancel=CANCEL)
         size, room = ctypes.c_int64(), 8 * narrow.size + _SPARE
         error, reference = new_error()
         while True:
             text = ctypes.create_string_buffer(room)
-            status = library.ota_tokenizer_decode(
+            status = library.ota_tokenizer_decode_with(
                 self._pointer,
                 narrow.ctypes.data,
                 narrow.size,
-                flags,
+                ctypes.byref(options),
                 text,
                 room,
                 ctypes.byref(size),
