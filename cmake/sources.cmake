@@ -4,16 +4,24 @@
 set(OTATTN_BSD_SOURCES
     src/base/system_bsd.c
     src/base/system_posix.c)
+set(OTATTN_BSD_PROGRAM_SOURCES
+    src/base/program/system_program_bsd.c
+    src/base/program/system_program_posix.c)
 
 set(OTATTN_LINUX_SOURCES
     src/base/system_linux.c
     src/base/system_posix.c)
+set(OTATTN_LINUX_PROGRAM_SOURCES
+    src/base/program/system_program_linux.c
+    src/base/program/system_program_posix.c)
 
 set(OTATTN_WASM_SOURCES
     src/base/system_wasm.c)
 
 set(OTATTN_WINDOWS_SOURCES
     src/base/system_windows.c)
+set(OTATTN_WINDOWS_PROGRAM_SOURCES
+    src/base/program/system_program_windows.c)
 
 # Memory, threads, CPU levels, clock: part of the libraries of models and of the analysis too.
 set(OTATTN_BASE_SOURCES

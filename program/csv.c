@@ -1,5 +1,4 @@
 /* Text made in memory and written whole; tables by RFC 4180, where a value that does not exist is an empty cell. */
-#define _GNU_SOURCE /* fopencookie */
 #include <math.h>
 #include <stdarg.h>
 #include <stdint.h>
@@ -7,9 +6,10 @@
 #include <string.h>
 
 #include "program/program.h"
+#include "src/base/program/system_program.h"
 
 /* A stream of open_memstream does not remember that it could not grow. */
-static ssize_t grow_text(void *to, const char *bytes, size_t size) {
+static size_t grow_text(void *to, const char *bytes, size_t size) {
     cli_text *text = to;
     if (size > text->room - text->size) {
         if (text->size > SIZE_MAX / 4 || size > SIZE_MAX / 4) return 0;
@@ -22,13 +22,12 @@ static ssize_t grow_text(void *to, const char *bytes, size_t size) {
     memcpy(text->text + text->size, bytes, size);
     text->size += size;
     text->text[text->size] = '\0';
-    return (ssize_t)size;
+    return size;
 }
 
 int cli_text_begin(cli_text *text, cli_error *error) {
     *text = (cli_text){.text = calloc(1, 1)};
-    if (text->text != NULL)
-        text->stream = fopencookie(text, "w", (cookie_io_functions_t){.write = grow_text});
+    if (text->text != NULL) text->stream = ota_text_stream(grow_text, text);
     if (text->stream != NULL) return 0;
     free(text->text);
     text->text = NULL;
@@ -37,8 +36,7 @@ int cli_text_begin(cli_text *text, cli_error *error) {
 
 int cli_text_end(cli_text *text, int code, cli_error *error) {
     if (text->stream == NULL) return code;
-    const bool failed = ferror(text->stream) != 0;
-    if ((fclose(text->stream) != 0 || failed) && code == 0)
+    if (!ota_text_stream_end(text->stream, grow_text, text) && code == 0)
         code = cli_fail(error, CLI_EXIT_LIMIT, "no memory is left for a text");
     text->stream = NULL;
     return code;

@@ -7,6 +7,7 @@
 #include "otattn_model.h"
 #include "program/ranks/ranks.h"
 #include "program.h"
+#include "src/base/system.h"
 
 enum { QUERIES = 37, KEYS = 53, WIDTH = 24, VALUES = 19 };
 
@@ -20,7 +21,7 @@ static const char *const features[] = {
 /* The words of the first processor in /proc/cpuinfo that are in the list above. */
 static json_t *cpu_features(void) {
     json_t *found = json_array();
-    FILE *file = fopen("/proc/cpuinfo", "re");
+    FILE *file = ota_file_reader("/proc/cpuinfo");
     if (file == NULL) return found;
     static const char blanks[] = " \t\n:";
     char line[16384];

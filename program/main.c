@@ -1,36 +1,14 @@
 /* otattn: attention as optimal transport. The entry of the program: finds the subcommand, parses its
  * flags, runs it, and says what went wrong, once, as a sentence and as JSON. */
-#define _POSIX_C_SOURCE 200809L
-
 #include <errno.h>
-#include <poll.h>
-#include <signal.h>
 #include <string.h>
-#include <sys/resource.h>
-#include <unistd.h>
 
 #include "otattn_analysis.h"
 #include "program.h"
+#include "src/base/program/system_program.h"
 
-/* Written by the signal handler: the one variable that cannot be anywhere else. */
+/* Written when Ctrl-C comes: the one variable that cannot be anywhere else. */
 static int interrupted;
-
-static void on_interrupt(int number) {
-    (void)number;
-    __atomic_store_n(&interrupted, 1, __ATOMIC_RELAXED);
-}
-
-static void install_handlers(void) {
-    /* SA_RESETHAND: a second Ctrl-C ends the program at once. */
-    struct sigaction action = {.sa_handler = on_interrupt, .sa_flags = (int)SA_RESETHAND};
-    (void)sigemptyset(&action.sa_mask);
-    (void)sigaction(SIGINT, &action, NULL);
-    (void)sigaction(SIGTERM, &action, NULL);
-    /* A closed pipe is a write error like any other: outputs are removed, the exit code says so. */
-    struct sigaction ignore = {.sa_handler = SIG_IGN};
-    (void)sigemptyset(&ignore.sa_mask);
-    (void)sigaction(SIGPIPE, &ignore, NULL);
-}
 
 static int refuse_command(cli_context *context, const char *name) {
     const char *words[32];
@@ -43,17 +21,10 @@ static int refuse_command(cli_context *context, const char *name) {
     return cli_refuse_flag(context, "command", hint, "unknown command '%.80s'", name);
 }
 
-/* What the process may write to, stacks of threads included and mapped files not; the kernel refuses the rest, and
- * whoever asked reports that no memory is left. A lower limit of the caller stays. */
+/* The system refuses what is above it, and whoever asked reports that no memory is left. */
 static int limit_memory(cli_context *context) {
     const cli_whole *wanted = &context->settings.machine.limit_memory;
-    struct rlimit limit;
-    if (!wanted->given) return 0;
-    if (getrlimit(RLIMIT_DATA, &limit) == 0) {
-        const rlim_t bytes = (rlim_t)wanted->value;
-        if (bytes < limit.rlim_cur) limit.rlim_cur = bytes;
-        if (setrlimit(RLIMIT_DATA, &limit) == 0) return 0;
-    }
+    if (!wanted->given || ota_program_limit_memory((uint64_t)wanted->value)) return 0;
     return cli_fail(&context->error, CLI_EXIT_INTERNAL, "memory cannot be limited: %s",
                     strerror(errno));
 }
@@ -94,18 +65,17 @@ static int fail_short(cli_context *context, int code) {
 
 /* A reader that has seen enough (`otattn help | head`) closes the pipe. */
 static bool reader_has_gone(int cause) {
-    struct pollfd output = {.fd = STDOUT_FILENO, .events = POLLOUT};
-    return cause == EPIPE ||
-           (cause == 0 && poll(&output, 1, 0) > 0 && (output.revents & POLLERR) != 0);
+    return cause == EPIPE || (cause == 0 && ota_reader_has_gone(stdout));
 }
 
 int main(int argc, char **argv) {
-    install_handlers();
+    char **arguments = ota_program_begin(argc, argv);
+    ota_program_catch_interrupts(&interrupted);
     cli_memory_watch();
     cli_context context = {.warnings = json_array(),
                            .cancel = &interrupted,
                            .analysis = {.size = sizeof context.analysis, .cancel = &interrupted}};
-    int code = run(&context, argc, argv);
+    int code = arguments != NULL ? run(&context, argc, arguments) : fail_short(&context, 0);
     if (cli_memory_short()) code = fail_short(&context, code);
     if (code != 0) cli_report_failure(&context, code);
     if (code == 0 && context.interrupted) code = CLI_EXIT_INTERRUPTED;

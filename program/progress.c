@@ -1,14 +1,12 @@
 /* Progress on stderr: how far, how fast, how long still. Short runs stay clean, and so does what --json writes. */
-#define _POSIX_C_SOURCE 200809L
 
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "program.h"
-#include "src/base/system.h"
+#include "src/base/program/system_program.h"
 #include "program/ranks/ranks.h"
 
 static const int64_t SECOND = 1000000000;
@@ -25,13 +23,13 @@ bool cli_colour(FILE *stream) {
     if (is_set("NO_COLOR")) return false;
     if (force != NULL && force[0] != '\0' && strcmp(force, "0") != 0) return true;
     const char *kind = getenv("TERM");
-    return isatty(fileno(stream)) && kind != NULL && strcmp(kind, "dumb") != 0;
+    return ota_is_terminal(stream) && kind != NULL && strcmp(kind, "dumb") != 0;
 }
 
 void cli_progress_begin(cli_progress *progress, const cli_context *context, const char *label) {
     memset(progress, 0, sizeof *progress);
     const char *kind = getenv("TERM");
-    const bool told = cli_ranks_rank() == 0, terminal = isatty(STDERR_FILENO) != 0;
+    const bool told = cli_ranks_rank() == 0, terminal = ota_is_terminal(stderr);
     progress->terminal = told && terminal && (kind == NULL || strcmp(kind, "dumb") != 0);
     progress->log = told && !terminal && !context->settings.output.json;
     progress->label = label;

@@ -9,8 +9,8 @@ batches: a wing, an option of the build: base, problem, validation, src/backend/
 judge: base, problem, validation and otattn.h only, so that it can disagree
 analysis, models, statements, program, engines, examples, packaging, python, web: public headers, their own
     folder, and analysis and models src/base, program statements, program, statements, python and web
-    src/base/system.h, program and statements src/base/integers.h, program src/base/fault.h, src/base/half.h
-    and src/problem/fields.h
+    src/base/system.h, program and statements src/base/program/system_program.h and src/base/integers.h,
+    program src/base/fault.h, src/base/half.h and src/problem/fields.h
 tests, fuzz, bench: anything
 
 check_layers.py [REPOSITORY]     judges a checkout
@@ -66,13 +66,14 @@ LIBRARY_HEADERS = {
 OUTSIDE = {
     "analysis": ("src/base/",),
     "models": ("src/base/",),
-    "statements": ("src/base/integers.h", "src/base/system.h"),
+    "statements": ("src/base/integers.h", "src/base/system.h", "src/base/program/system_program.h"),
     "program": (
         "statements/",
         "src/base/integers.h",
         "src/base/fault.h",
         "src/base/half.h",
         "src/base/system.h",
+        "src/base/program/system_program.h",
         "src/problem/fields.h",
     ),
     "engines": (),

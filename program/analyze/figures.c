@@ -2,16 +2,14 @@
  * one: 500 windows of 512 tokens and 12 layers are 25 MB a column.
  *
  * Intervals draw whole windows: positions of one window depend on one another. */
-#define _POSIX_C_SOURCE 200809L
 #include <errno.h>
-#include <fcntl.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "program/files/files_formats.h"
 #include "window_tables.h"
+#include "src/base/system.h"
 #include "work.h"
 
 static void size_table(const run_shape *shape, run_column column, run_table_of *table) {
@@ -26,16 +24,18 @@ static void size_table(const run_shape *shape, run_column column, run_table_of *
 static int read_part(run *r, int64_t window, int64_t at, int64_t count, double *to) {
     char path[4096];
     run_folder_record(&r->folder, window, path);
-    const int file = open(path, O_RDONLY | O_CLOEXEC);
+    ota_path_kind kind;
+    int64_t size;
+    const int file = ota_file_descriptor(path, true, &kind, &size);
     const size_t bytes = (size_t)count * sizeof *to;
     size_t done = 0;
-    ssize_t got = file >= 0 ? 1 : -1;
-    while (done < bytes && (got > 0 || (got < 0 && file >= 0 && errno == EINTR))) {
-        got = pread(file, (char *)to + done, bytes - done, (off_t)at + (off_t)done);
+    int64_t got = file >= 0 ? 1 : -1;
+    while (done < bytes && got > 0) {
+        got = ota_descriptor_read(file, (char *)to + done, bytes - done, at + (int64_t)done);
         if (got > 0) done += (size_t)got;
     }
     const int cause = errno;
-    if (file >= 0) (void)close(file);
+    if (file >= 0) ota_descriptor_close(file);
     if (done == bytes && file >= 0) return 0;
     return cli_fail(&r->context->error, CLI_EXIT_IO, "%s: cannot be read: %s", cli_short_path(path),
                     got < 0 ? strerror(cause) : "it was cut short");

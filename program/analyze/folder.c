@@ -3,19 +3,14 @@
  *   .lock            held while a run writes             manifest.json   what the numbers are of
  *   windows/N.bin    a record as soon as it is there     the rest        written from records alone
  */
-#define _GNU_SOURCE
-#include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "program/files/files_formats.h"
 #include "analyze.h"
+#include "src/base/program/system_program.h"
 
 enum { PATH_SIZE = 4096 };
 
@@ -30,7 +25,7 @@ void run_folder_record(const run_folder *folder, int64_t index, char *path) {
 }
 
 static int make_folder(cli_context *context, const char *path) {
-    if (mkdir(path, 0777) == 0 || errno == EEXIST) return 0;
+    if (ota_folder_make(path) || errno == EEXIST) return 0;
     return cli_fail(&context->error, CLI_EXIT_IO, "%s: cannot be made: %s", cli_short_path(path),
                     strerror(errno));
 }
@@ -38,13 +33,11 @@ static int make_folder(cli_context *context, const char *path) {
 static int take_lock(cli_context *context, run_folder *folder) {
     char path[PATH_SIZE];
     run_folder_path(folder, ".lock", path);
-    folder->lock = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-    folder->made_lock = folder->lock >= 0;
-    if (folder->lock < 0) folder->lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    folder->lock = ota_lock_open(path, &folder->made_lock);
     if (folder->lock < 0)
         return cli_fail(&context->error, CLI_EXIT_IO, "%s: cannot be written: %s",
                         cli_short_path(path), strerror(errno));
-    if (flock(folder->lock, LOCK_EX | LOCK_NB) == 0) return 0;
+    if (ota_lock_take(folder->lock)) return 0;
     (void)cli_fail(&context->error, CLI_EXIT_IO, "%s: another run writes to this folder",
                    cli_short_path(folder->path));
     return cli_hint(&context->error, "wait for it, or choose another folder with -o");
@@ -56,16 +49,17 @@ static bool visit_entries(const run_folder *folder, const char *part, bool tempo
                           bool (*visit)(const char *path)) {
     char path[PATH_SIZE];
     run_folder_path(folder, part, path);
-    DIR *entries = opendir(path);
+    ota_folder *entries = ota_folder_open(path);
     bool going = true;
-    for (struct dirent *entry; entries != NULL && going && (entry = readdir(entries)) != NULL;) {
+    for (const char *entry;
+         entries != NULL && going && (entry = ota_folder_next(entries)) != NULL;) {
         char file[PATH_SIZE + 300];
-        const bool ours = strncmp(entry->d_name, ".otattn-", 8) == 0;
-        if (temporary ? !ours : entry->d_name[0] == '.') continue;
-        (void)snprintf(file, sizeof file, "%s/%s", path, entry->d_name);
+        const bool ours = strncmp(entry, ".otattn-", 8) == 0;
+        if (temporary ? !ours : entry[0] == '.') continue;
+        (void)snprintf(file, sizeof file, "%s/%s", path, entry);
         going = visit(file);
     }
-    if (entries != NULL) (void)closedir(entries);
+    if (entries != NULL) ota_folder_close(entries);
     return going;
 }
 
@@ -75,7 +69,7 @@ static bool stop(const char *path) {
 }
 
 static bool remove_file(const char *path) {
-    (void)unlink(path);
+    (void)ota_path_remove(path);
     return true;
 }
 
@@ -85,7 +79,8 @@ static bool remove_output(const char *path) {
     const size_t length = strlen(path);
     for (size_t k = 0; k < sizeof ends / sizeof *ends; k++) {
         const size_t size = strlen(ends[k]);
-        if (length > size && strcmp(path + length - size, ends[k]) == 0) (void)unlink(path);
+        if (length > size && strcmp(path + length - size, ends[k]) == 0)
+            (void)ota_path_remove(path);
     }
     return true;
 }
@@ -98,7 +93,7 @@ static void remove_run(const run_folder *folder) {
     for (size_t k = 0; k < sizeof files / sizeof *files; k++) {
         char path[PATH_SIZE];
         run_folder_path(folder, files[k], path);
-        (void)unlink(path);
+        (void)ota_path_remove(path);
     }
     for (size_t k = 0; k < sizeof parts / sizeof *parts; k++)
         (void)visit_entries(folder, parts[k], false, remove_output);
@@ -107,7 +102,7 @@ static void remove_run(const run_folder *folder) {
 static int refuse_existing(cli_context *context, const run_folder *folder) {
     char path[PATH_SIZE];
     run_folder_path(folder, ".lock", path);
-    if (folder->made_lock) (void)unlink(path);
+    if (folder->made_lock) (void)ota_path_remove(path);
     (void)cli_fail(&context->error, CLI_EXIT_USAGE, "%s: already exists and is not empty",
                    cli_short_path(folder->path));
     return cli_hint(&context->error, "--resume goes on with it, -f starts over, -o names another");
@@ -120,7 +115,8 @@ static int name_folder(cli_context *context, run_folder *folder) {
     if (length + 1 > sizeof folder->path)
         return cli_refuse_flag(context, "out", NULL, "the name of the folder is too long");
     memcpy(folder->path, path, length + 1);
-    for (size_t k = length; k > 1 && folder->path[k - 1] == '/'; k--) folder->path[k - 1] = '\0';
+    for (size_t k = length; k > 1 && *ota_path_name(folder->path) == '\0'; k--)
+        folder->path[k - 1] = '\0';
     folder->lock = -1;
     return 0;
 }
@@ -151,7 +147,7 @@ int run_folder_open(cli_context *context, run_folder *folder) {
 }
 
 void run_folder_close(run_folder *folder) {
-    if (folder->lock >= 0) (void)close(folder->lock);
+    if (folder->lock >= 0) ota_descriptor_close(folder->lock);
     folder->lock = -1;
 }
 
@@ -216,7 +212,7 @@ static int refuse_difference(cli_context *context, const run_folder *folder, con
 static int read_manifest(const char *path, json_t **found, cli_error *error) {
     json_error_t why = {.text = ""};
     *found = NULL;
-    FILE *file = fopen(path, "re");
+    FILE *file = ota_file_reader(path);
     if (file == NULL && errno == ENOENT) return 0;
     if (file != NULL) *found = json_loadf(file, JSON_REJECT_DUPLICATES, &why);
     const bool unread = file == NULL || ferror(file) != 0;

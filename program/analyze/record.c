@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "analyze.h"
+#include "src/base/system.h"
 
 enum { MAGIC = 16, FIELDS = 6 };
 
@@ -108,7 +109,7 @@ static bool read_whole(FILE *stream, run_record *record) {
 
 int run_record_read(cli_context *context, run_record *record, const char *path, bool *valid) {
     *valid = false;
-    FILE *stream = fopen(path, "rb");
+    FILE *stream = ota_file_reader(path);
     if (stream == NULL && errno == ENOENT) return 0;
     if (stream == NULL)
         return cli_fail(&context->error, CLI_EXIT_IO, "%s: cannot be opened: %s",

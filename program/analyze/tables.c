@@ -12,11 +12,12 @@
 
 #include "window_tables.h"
 #include "src/base/integers.h"
+#include "src/base/program/system_program.h"
 
 /* The last part of the model's path. */
 static const char *model_name(const run *r) {
-    const char *name = r->context->operands[0], *slash = strrchr(name, '/');
-    return slash != NULL && slash[1] != '\0' ? slash + 1 : name;
+    const char *path = r->context->operands[0], *name = ota_path_name(path);
+    return *name != '\0' ? name : path;
 }
 
 int run_csv_end(run *r, cli_text *csv, const char *name, int code) {

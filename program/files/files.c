@@ -5,55 +5,17 @@
  * The name begins at the first colon that follows `.npz` or `.safetensors`, so names may hold
  * colons and so may paths elsewhere. In memory element (i0, ..., ir) stands at i0*s0 + ... + ir
  * with s_k = shape[k+1]*...*shape[r]. */
-#define _GNU_SOURCE
 #include "files_formats.h"
 #include "src/base/integers.h"
+#include "src/base/program/system_program.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <poll.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 /* ---- memory ---- */
-
-/* The number behind `before` in a file of /proc or /sys times `unit`; INT64_MAX where there is none
- * ("max"), or none so large. */
-static int64_t number_in(const char *path, const char *before, int64_t unit) {
-    char text[4096];
-    int descriptor = open(path, O_RDONLY | O_CLOEXEC);
-    if (descriptor < 0) return INT64_MAX;
-    ssize_t size = read(descriptor, text, sizeof text - 1);
-    close(descriptor);
-    text[ota_int_max(size, 0)] = '\0';
-    const char *at = strstr(text, before), *number = at != NULL ? at + strlen(before) : "";
-    char *end;
-    const long long value = strtoll(number, &end, 10);
-    return end != number && value <= INT64_MAX / unit ? value * unit : INT64_MAX;
-}
-
-/* What the machine and the container (control groups 2 and 1) can still give. */
-static int64_t memory_available(void) {
-    static const struct {
-        const char *limit, *used;
-    } groups[] = {
-        {"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"},
-        {"/sys/fs/cgroup/memory/memory.limit_in_bytes",
-         "/sys/fs/cgroup/memory/memory.usage_in_bytes"},
-    };
-    int64_t available = number_in("/proc/meminfo", "MemAvailable:", 1024);
-    for (size_t i = 0; i < sizeof groups / sizeof *groups; i++) {
-        int64_t limit = number_in(groups[i].limit, "", 1), used = number_in(groups[i].used, "", 1);
-        if (limit == INT64_MAX || used == INT64_MAX) continue;
-        int64_t left = ota_int_max(limit - used, 0);
-        if (left < available) available = left;
-    }
-    return available;
-}
 
 int cli_allocate(size_t size, const cli_limits *limits, const char *label, void **out,
                  cli_error *error) {
@@ -63,9 +25,9 @@ int cli_allocate(size_t size, const cli_limits *limits, const char *label, void 
                         "%s: needs %zu bytes of memory, above the limit of %lld for one array",
                         cli_short_path(label), size, (long long)limits->array_bytes);
     /* Small arrays skip the look into /proc; malloc answers for them. */
-    int64_t available = size < ((size_t)1 << 26) ? INT64_MAX : memory_available();
+    int64_t available = size < ((size_t)1 << 26) ? INT64_MAX : ota_memory_available();
     if (size > (size_t)(available - available / 16) || size > (size_t)INT64_MAX - 64 ||
-        (*out = aligned_alloc(64, ota_size_round_up(size, 64))) == NULL) {
+        (*out = ota_aligned_allocate(64, size)) == NULL) {
         cli_fail(error, CLI_EXIT_LIMIT, "%s: needs %zu bytes of memory, more than is free",
                  cli_short_path(label), size);
         return cli_hint(error, "use a machine with more memory, or split the array");
@@ -93,36 +55,29 @@ static cli_limits with_defaults(const cli_limits *limits) {
 
 int cli_file_open(const char *path, const cli_limits *limits, cli_file *file, cli_error *error) {
     *file = (cli_file){.descriptor = -1, .path = path, .limits = with_defaults(limits)};
-    /* Without O_NONBLOCK opening a FIFO would wait for its writer. */
-    file->descriptor = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC | O_NOCTTY);
-    struct stat status;
-    if (file->descriptor < 0 || fstat(file->descriptor, &status) != 0) {
-        cli_fail(error, CLI_EXIT_IO, "%s: cannot be opened: %s", cli_short_path(path),
-                 strerror(errno));
-        cli_file_close(file);
-        return CLI_EXIT_IO;
-    }
-    if (!S_ISREG(status.st_mode)) {
+    ota_path_kind kind;
+    file->descriptor = ota_file_descriptor(path, true, &kind, &file->size);
+    if (file->descriptor < 0 && kind != OTA_PATH_FOLDER)
+        return cli_fail(error, CLI_EXIT_IO, "%s: cannot be opened: %s", cli_short_path(path),
+                        strerror(errno));
+    if (kind != OTA_PATH_FILE) {
         cli_file_close(file);
         cli_fail(error, CLI_EXIT_FILE, "%s: is %s, not a regular file", cli_short_path(path),
-                 S_ISDIR(status.st_mode)    ? "a folder"
-                 : S_ISFIFO(status.st_mode) ? "a pipe"
-                                            : "a device or socket");
-        return S_ISDIR(status.st_mode)
+                 kind == OTA_PATH_FOLDER ? "a folder"
+                 : kind == OTA_PATH_PIPE ? "a pipe"
+                                         : "a device or socket");
+        return kind == OTA_PATH_FOLDER
                    ? CLI_EXIT_FILE
                    : cli_hint(error, "pass an npy stream on standard input and name it -");
     }
-    file->size = status.st_size;
     return 0;
 }
 
 int cli_file_read_at(const cli_file *file, void *buffer, size_t size, int64_t offset,
                      cli_error *error) {
-    const size_t piece_limit = (size_t)1 << 30; /* one read answers at most 2^31 - 4096 bytes */
     for (size_t done = 0; done < size;) {
-        size_t piece = ota_size_min(size - done, piece_limit);
-        ssize_t got = pread(file->descriptor, (char *)buffer + done, piece, offset + (int64_t)done);
-        if (got < 0 && errno == EINTR) continue;
+        const int64_t got = ota_descriptor_read(file->descriptor, (char *)buffer + done,
+                                                size - done, offset + (int64_t)done);
         if (got < 0)
             return cli_fail(error, CLI_EXIT_IO, "%s: at byte %lld: cannot be read: %s",
                             cli_short_path(file->path), (long long)offset + (long long)done,
@@ -136,18 +91,18 @@ int cli_file_read_at(const cli_file *file, void *buffer, size_t size, int64_t of
 }
 
 int cli_file_recheck(const cli_file *file, cli_error *error) {
-    struct stat status;
-    if (fstat(file->descriptor, &status) != 0)
+    const int64_t size = ota_descriptor_size(file->descriptor);
+    if (size < 0)
         return cli_fail(error, CLI_EXIT_IO, "%s: cannot be read: %s", cli_short_path(file->path),
                         strerror(errno));
-    if (status.st_size != file->size)
+    if (size != file->size)
         return cli_fail_at(error, file->path, file->size,
                            "the file changed its size while it was read");
     return 0;
 }
 
 void cli_file_close(cli_file *file) {
-    if (file->descriptor >= 0) close(file->descriptor);
+    if (file->descriptor >= 0) ota_descriptor_close(file->descriptor);
     file->descriptor = -1;
 }
 
@@ -171,20 +126,12 @@ cli_stream cli_stream_of_file(const cli_file *file, int64_t begin, int64_t end) 
 
 static int standard_input_read(cli_stream *stream, void *buffer, size_t size, size_t *got,
                                cli_error *error) {
-    const size_t piece_limit = (size_t)1 << 30;
-    for (;;) {
-        ssize_t result = read(STDIN_FILENO, buffer, ota_size_min(size, piece_limit));
-        if (result >= 0) {
-            *got = (size_t)result;
-            return 0;
-        }
-        if (errno == EAGAIN || errno == EWOULDBLOCK) {
-            struct pollfd input = {.fd = STDIN_FILENO, .events = POLLIN};
-            poll(&input, 1, -1);
-        } else if (errno != EINTR)
-            return cli_fail(error, CLI_EXIT_IO, "%s: cannot be read: %s", stream->label,
-                            strerror(errno));
-    }
+    const int64_t result = ota_descriptor_next(OTA_STANDARD_INPUT, buffer, size);
+    if (result < 0)
+        return cli_fail(error, CLI_EXIT_IO, "%s: cannot be read: %s", stream->label,
+                        strerror(errno));
+    *got = (size_t)result;
+    return 0;
 }
 
 int cli_stream_read(cli_stream *stream, void *buffer, size_t size, cli_error *error) {
@@ -393,7 +340,8 @@ static int read_standard_input(const cli_limits *limits, cli_array *out, cli_err
 static int read_from_path(const char *spec, const cli_limits *limits, const cli_share *share,
                           cli_array *out, cli_error *error) {
     const char *colon = name_colon(spec);
-    char *path = colon != NULL ? strndup(spec, (size_t)(colon - spec)) : strdup(spec);
+    char *path =
+        colon != NULL ? cli_copy(spec, (size_t)(colon - spec)) : cli_copy(spec, strlen(spec));
     if (path == NULL) return cli_fail(error, CLI_EXIT_LIMIT, "no memory is left for a file name");
     cli_file file;
     const file_format *format;
@@ -457,7 +405,8 @@ int cli_listing_add(cli_listing *listing, const cli_array *array, ota_type type,
         listing->entries = grown;
     }
     cli_entry *entry = &listing->entries[count];
-    *entry = (cli_entry){.name = strdup(array->name), .type = type, .rank = array->rank};
+    *entry = (cli_entry){
+        .name = cli_copy(array->name, strlen(array->name)), .type = type, .rank = array->rank};
     if (entry->name == NULL)
         return cli_fail(error, CLI_EXIT_LIMIT, "no memory is left for the list of arrays");
     memcpy(entry->stored, array->stored, sizeof entry->stored);

@@ -177,6 +177,8 @@ void cli_memory_free(void *block);
 void cli_memory_note(void);
 /* The block that was just allocated; notes where there is none. */
 void *cli_noted(void *block);
+/* The first `size` bytes of a text, ended by a NUL, allocated; NULL without memory. */
+char *cli_copy(const char *text, size_t size);
 /* Something that is to be shown or written lacks a part: it must not leave the program. */
 bool cli_memory_short(void);
 /* Before the sentence that says so. */

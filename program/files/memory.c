@@ -7,6 +7,7 @@
 #include <jansson.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "program/files/files.h"
 
@@ -21,6 +22,14 @@ void cli_memory_note(void) { __atomic_store_n(&refused, 1, __ATOMIC_RELAXED); }
 void *cli_noted(void *block) {
     if (block == NULL) cli_memory_note();
     return block;
+}
+
+char *cli_copy(const char *text, size_t size) {
+    char *copy = malloc(size + 1);
+    if (copy == NULL) return NULL;
+    memcpy(copy, text, size);
+    copy[size] = '\0';
+    return copy;
 }
 
 bool cli_memory_short(void) { return __atomic_load_n(&refused, __ATOMIC_RELAXED) != 0; }

@@ -7,16 +7,14 @@
  * record (32 or 64 bit) declares. Then: sizes of all entries together within the limit, no size
  * that its compressed bytes cannot make, plain names. Source: PKWARE APPNOTE 4.3.14 to 4.3.16 for
  * the end records. */
-#define _GNU_SOURCE
 #include "files_formats.h"
 #include "src/base/integers.h"
+#include "src/base/program/system_program.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include <zip.h>
 
@@ -24,6 +22,14 @@ static uint64_t little_endian(const unsigned char *at, int bytes) {
     uint64_t value = 0;
     for (int i = bytes - 1; i >= 0; i--) value = value << 8 | at[i];
     return value;
+}
+
+/* Where four bytes stand first, or NULL. */
+static const unsigned char *find_mark(const unsigned char *at, const unsigned char *end,
+                                      const char *mark) {
+    for (; end - at >= 4; at++)
+        if (memcmp(at, mark, 4) == 0) return at;
+    return NULL;
 }
 
 static int check_directory(const cli_file *file, int64_t offset, uint64_t entries, uint64_t bytes,
@@ -75,12 +81,11 @@ static int check_end(const cli_file *file, cli_error *error) {
         free(tail);
         return code;
     }
-    const unsigned char *end = memmem(tail, (size_t)size, "PK\5\6", 4);
-    const unsigned char *limit = tail + size;
+    const unsigned char *limit = tail + size, *end = find_mark(tail, limit, "PK\5\6");
     int64_t at = end != NULL ? begin + (end - tail) : begin;
     if (end == NULL)
         code = cli_fail_at(error, file->path, at, "the archive's end record is missing");
-    else if (memmem(end + 4, (size_t)(limit - end - 4), "PK\5\6", 4) != NULL)
+    else if (find_mark(end + 4, limit, "PK\5\6") != NULL)
         code = cli_fail_at(error, file->path, at, "the archive has two end records");
     else if (limit - end < END_BYTES ||
              (uint64_t)(limit - end) != END_BYTES + little_endian(end + 20, 2))
@@ -195,7 +200,7 @@ static int read_table(const cli_file *file, archive *content, cli_error *error) 
         if (code != 0) return code;
         size_t length = strlen(entry.name);
         if (length <= 4 || strcmp(entry.name + length - 4, ".npy") != 0) continue;
-        char *name = strndup(entry.name, length - 4);
+        char *name = cli_copy(entry.name, length - 4);
         if (name == NULL)
             return cli_fail(error, CLI_EXIT_LIMIT, "no memory is left for an archive's table");
         content->arrays[content->count++] = (npz_entry){name, entry.index, entry.size};
@@ -207,7 +212,7 @@ static int open_archive(const cli_file *file, archive *content, cli_error *error
     *content = (archive){0};
     int code = check_end(file, error);
     if (code != 0) return code;
-    int descriptor = fcntl(file->descriptor, F_DUPFD_CLOEXEC, 0);
+    int descriptor = ota_descriptor_copy(file->descriptor);
     if (descriptor < 0)
         return cli_fail(error, CLI_EXIT_IO, "%s: cannot be opened: %s", cli_short_path(file->path),
                         strerror(errno));
@@ -219,7 +224,7 @@ static int open_archive(const cli_file *file, archive *content, cli_error *error
         zip_error_init_with_code(&cause, kind);
         code = zip_failure(error, file->path, &cause);
         zip_error_fini(&cause);
-        close(descriptor);
+        ota_descriptor_close(descriptor);
         return code;
     }
     code = read_table(file, content, error);

@@ -5,20 +5,13 @@
  * `.otattn-*.tmp`; commit: flush to disk, the temporary name, then one rename per output, where an
  * unforced rename never replaces a file and a forced one exchanges old and new so that it can be
  * taken back while the rest of a set is still under way. */
-#define _GNU_SOURCE
 #include "files_formats.h"
-#include "src/base/integers.h"
+#include "src/base/program/system_program.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <limits.h>
-#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <time.h>
-#include <unistd.h>
 
 typedef enum placement { WAITING, CREATED, EXCHANGED, REPLACED } placement;
 
@@ -36,8 +29,15 @@ bool cli_output_streams(const cli_output *output) { return output->temporary == 
 
 const char *cli_output_path(const cli_output *output) { return output->path; }
 
+static bool close_output(cli_output *output) {
+    const int descriptor = output->descriptor;
+    if (descriptor == OTA_STANDARD_OUTPUT) return true;
+    output->descriptor = -1;
+    return descriptor < 0 || ota_writer_close(descriptor);
+}
+
 static void free_output(cli_output *output) {
-    if (output->descriptor > STDOUT_FILENO) close(output->descriptor);
+    close_output(output);
     free(output->path);
     free(output->target);
     free(output->temporary);
@@ -46,7 +46,8 @@ static void free_output(cli_output *output) {
 
 void cli_output_abort(cli_output *output) {
     if (output == NULL) return;
-    if (output->named) unlink(output->temporary);
+    close_output(output); /* Windows removes no file that is open */
+    if (output->named) ota_path_remove(output->temporary);
     free_output(output);
 }
 
@@ -60,49 +61,38 @@ static int refuse_existing(cli_error *error, const cli_output *output) {
     return cli_hint(error, "add -f to overwrite it, or choose another name");
 }
 
-/* A file of the folder that no name leads to; what is open has one in /proc, by which it can get another. */
-static bool create_nameless(cli_output *output, const char *folder) {
-    output->descriptor = open(folder, O_WRONLY | O_TMPFILE | O_CLOEXEC, 0666);
-    if (output->descriptor < 0) return false;
-    char open_file[64];
-    (void)snprintf(open_file, sizeof open_file, "/proc/self/fd/%d", output->descriptor);
-    if (access(open_file, F_OK) == 0) return true;
-    close(output->descriptor);
-    output->descriptor = -1;
-    return false;
-}
-
 static int give_name(cli_output *output, cli_error *error) {
-    char open_file[64];
     if (output->named) return 0;
-    (void)snprintf(open_file, sizeof open_file, "/proc/self/fd/%d", output->descriptor);
-    if (linkat(AT_FDCWD, open_file, AT_FDCWD, output->temporary, AT_SYMLINK_FOLLOW) != 0)
+    if (!ota_writer_name(output->descriptor, output->temporary))
         return io_error(error, output, "cannot be written");
     output->named = true;
     return 0;
 }
 
+/* The folder of the target, its separator included, and what else the caller has room for; NULL without memory. */
+static char *folder_of(const cli_output *output, size_t more) {
+    const size_t length = (size_t)(ota_path_name(output->target) - output->target);
+    char *folder = malloc(length + more + 1);
+    if (folder == NULL) return NULL;
+    memcpy(folder, output->target, length);
+    folder[length] = '\0';
+    return folder;
+}
+
 /* The temporary name does not grow with the target's, whose own name may already be the longest
  * that the file system takes. */
 static int create_temporary(cli_output *output, cli_error *error) {
-    const char *slash = strrchr(output->target, '/');
-    int folder = slash != NULL ? (int)(slash - output->target) + 1 : 0;
+    enum { NAME_ROOM = 64 };
     for (unsigned attempt = 0; attempt < 100; attempt++) {
-        struct timespec now;
-        clock_gettime(CLOCK_REALTIME, &now);
         free(output->temporary);
-        if (asprintf(&output->temporary, "%.*s.otattn-%ld-%lx%u.tmp", folder, output->target,
-                     (long)getpid(), (unsigned long)now.tv_nsec, attempt) < 0) {
-            output->temporary = NULL;
+        char *name = output->temporary = folder_of(output, NAME_ROOM);
+        if (name == NULL)
             return cli_fail(error, CLI_EXIT_LIMIT, "no memory is left for a file name");
-        }
-        char *folder_name = strndup(output->target, (size_t)folder);
-        const bool nameless =
-            folder_name != NULL && create_nameless(output, folder > 0 ? folder_name : ".");
-        free(folder_name);
-        if (nameless) return 0;
-        output->descriptor =
-            open(output->temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666);
+        output->descriptor = ota_writer_open_nameless(*name != '\0' ? name : ".");
+        (void)snprintf(name + strlen(name), NAME_ROOM, ".otattn-%ld-%lx%u.tmp", ota_process(),
+                       (unsigned long)(ota_now_ns() % 1000000000), attempt);
+        if (output->descriptor >= 0) return 0;
+        output->descriptor = ota_writer_open(name, OTA_WRITER_NEW);
         output->named = output->descriptor >= 0;
         if (output->named) return 0;
         if (errno != EEXIST) break;
@@ -114,41 +104,40 @@ static int create_temporary(cli_output *output, cli_error *error) {
 }
 
 static int begin_stream(cli_output *output, cli_error *error) {
-    output->descriptor = open(output->target, O_WRONLY | O_NOCTTY | O_CLOEXEC);
+    output->descriptor = ota_writer_open(output->target, OTA_WRITER_STREAM);
     return output->descriptor >= 0 ? 0 : io_error(error, output, "cannot be written");
 }
 
 static int begin_standard_output(cli_output *output, cli_error *error) {
-    output->descriptor = STDOUT_FILENO;
-    if (!isatty(STDOUT_FILENO)) return 0;
+    output->descriptor = OTA_STANDARD_OUTPUT;
+    if (!ota_is_terminal(stdout)) return 0;
     cli_fail(error, CLI_EXIT_USAGE, "standard output is a terminal and an array is binary");
     return cli_hint(error, "redirect it to a file or pipe, or name a file instead of -");
 }
 
 static int begin_file(cli_output *output, cli_error *error) {
-    struct stat status;
-    if (lstat(output->path, &status) != 0)
+    ota_path_facts facts;
+    if (!ota_path_look(output->path, false, &facts))
         return errno == ENOENT ? create_temporary(output, error)
                                : io_error(error, output, "cannot be written");
     bool exists = true;
-    if (S_ISLNK(status.st_mode)) {
-        exists = stat(output->path, &status) == 0;
-        char *resolved = exists ? realpath(output->path, NULL) : NULL;
+    if (facts.link) {
+        exists = ota_path_look(output->path, true, &facts);
+        char *resolved = exists ? ota_path_resolve(output->path) : NULL;
         if (resolved != NULL) {
             free(output->target);
             output->target = resolved;
         }
     }
-    if (exists && (S_ISCHR(status.st_mode) || S_ISFIFO(status.st_mode)))
-        return begin_stream(output, error);
-    if (exists && !S_ISREG(status.st_mode))
+    if (exists && facts.streams) return begin_stream(output, error);
+    if (exists && facts.kind != OTA_PATH_FILE)
         return cli_fail(error, CLI_EXIT_USAGE, "%s: is %s, not a file",
                         cli_short_path(output->path),
-                        S_ISDIR(status.st_mode) ? "a folder" : "a device or socket");
+                        facts.kind == OTA_PATH_FOLDER ? "a folder" : "a device or socket");
     if (!output->force) return refuse_existing(error, output);
     int code = create_temporary(output, error);
     /* The new content is no more readable than the old was. */
-    if (code == 0 && exists && fchmod(output->descriptor, status.st_mode & 0777) != 0)
+    if (code == 0 && exists && !ota_writer_permit(output->descriptor, facts.mode))
         code = io_error(error, output, "cannot keep its permissions");
     return code;
 }
@@ -159,8 +148,8 @@ int cli_output_begin(const char *path, bool force, cli_output **out, cli_error *
     cli_output *output = calloc(1, sizeof *output);
     if (output != NULL) {
         *output = (cli_output){.descriptor = -1, .force = force};
-        output->path = strdup(path);
-        output->target = strdup(path);
+        output->path = cli_copy(path, strlen(path));
+        output->target = cli_copy(path, strlen(path));
     }
     int code;
     if (output == NULL || output->path == NULL || output->target == NULL)
@@ -177,32 +166,14 @@ int cli_output_begin(const char *path, bool force, cli_output **out, cli_error *
 }
 
 int cli_output_write(cli_output *output, const void *bytes, size_t size, cli_error *error) {
-    const size_t piece_limit = (size_t)1 << 30;
-    for (size_t done = 0; done < size;) {
-        size_t piece = ota_size_min(size - done, piece_limit);
-        ssize_t wrote = write(output->descriptor, (const char *)bytes + done, piece);
-        if (wrote >= 0) {
-            done += (size_t)wrote;
-        } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
-            struct pollfd room = {.fd = output->descriptor, .events = POLLOUT};
-            poll(&room, 1, -1);
-        } else if (errno != EINTR)
-            return io_error(error, output, "cannot be written");
-    }
-    return 0;
+    if (ota_writer_write(output->descriptor, bytes, size)) return 0;
+    return io_error(error, output, "cannot be written");
 }
 
 int cli_output_patch(cli_output *output, int64_t offset, const void *bytes, size_t size,
                      cli_error *error) {
-    for (size_t done = 0; done < size;) {
-        const ssize_t wrote = pwrite(output->descriptor, (const char *)bytes + done, size - done,
-                                     (off_t)offset + (off_t)done);
-        if (wrote >= 0)
-            done += (size_t)wrote;
-        else if (errno != EINTR)
-            return io_error(error, output, "cannot be written");
-    }
-    return 0;
+    if (ota_writer_patch(output->descriptor, bytes, size, offset)) return 0;
+    return io_error(error, output, "cannot be written");
 }
 
 int cli_output_check(const cli_output *output, const cli_array *array, size_t *count,
@@ -223,37 +194,19 @@ int cli_output_check(const cli_output *output, const cli_array *array, size_t *c
 /* ---- commit ---- */
 
 static int finish_writing(cli_output *output, cli_error *error) {
-    if (output->descriptor == STDOUT_FILENO) return 0;
-    bool failed = output->temporary != NULL && fsync(output->descriptor) != 0;
-    const int code = output->temporary != NULL && !failed ? give_name(output, error) : 0;
+    if (output->descriptor == OTA_STANDARD_OUTPUT) return 0;
+    const bool flushed = output->temporary == NULL || ota_writer_flush(output->descriptor);
+    const int code = output->temporary != NULL && flushed ? give_name(output, error) : 0;
     if (code != 0) return code;
-    int descriptor = output->descriptor;
-    output->descriptor = -1;
-    if (close(descriptor) != 0 || failed)
+    if (!close_output(output) || !flushed)
         return io_error(error, output, "cannot be written to disk");
     return 0;
 }
 
-/* File systems without the flag answer EINVAL, old kernels ENOSYS. */
-static bool unsupported(void) { return errno == EINVAL || errno == ENOSYS; }
-
-/* Gives the target its name where nothing has it yet. */
-static int place_new(cli_output *output) {
-    if (renameat2(AT_FDCWD, output->temporary, AT_FDCWD, output->target, RENAME_NOREPLACE) == 0)
-        return 0;
-    if (!unsupported()) return -1;
-    if (link(output->temporary, output->target) != 0) return -1;
-    unlink(output->temporary);
-    return 0;
-}
-
 static int place_over(cli_output *output) {
-    if (renameat2(AT_FDCWD, output->temporary, AT_FDCWD, output->target, RENAME_EXCHANGE) == 0) {
-        output->state = EXCHANGED;
-        return 0;
-    }
-    if (!unsupported() || rename(output->temporary, output->target) != 0) return -1;
-    output->state = REPLACED;
+    bool exchanged;
+    if (!ota_path_place_over(output->temporary, output->target, &exchanged)) return -1;
+    output->state = exchanged ? EXCHANGED : REPLACED;
     return 0;
 }
 
@@ -261,7 +214,7 @@ static int place(cli_output *output, cli_error *error) {
     if (output->temporary == NULL) return 0;
     if (output->force && (place_over(output) == 0 || errno != ENOENT))
         return output->state != WAITING ? 0 : io_error(error, output, "cannot be written");
-    if (place_new(output) == 0) {
+    if (ota_path_place(output->temporary, output->target)) {
         output->state = CREATED;
         return 0;
     }
@@ -270,23 +223,20 @@ static int place(cli_output *output, cli_error *error) {
 }
 
 static void take_back(cli_output *output) {
+    bool exchanged;
     if (output->state == CREATED)
-        unlink(output->target);
+        ota_path_remove(output->target);
     else if (output->state == EXCHANGED)
-        renameat2(AT_FDCWD, output->temporary, AT_FDCWD, output->target, RENAME_EXCHANGE);
+        ota_path_place_over(output->temporary, output->target, &exchanged);
 }
 
 /* The rename itself must reach the disk; a file system that cannot do so is no reason to fail now.
  */
 static void settle(cli_output *output) {
-    if (output->state == EXCHANGED) unlink(output->temporary);
-    char *slash = strrchr(output->target, '/');
-    if (slash != NULL) slash[slash == output->target] = '\0';
-    int folder = open(slash != NULL ? output->target : ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (folder >= 0) {
-        fsync(folder);
-        close(folder);
-    }
+    if (output->state == EXCHANGED) ota_path_remove(output->temporary);
+    char *folder = folder_of(output, 0);
+    if (folder != NULL) ota_folder_flush(*folder != '\0' ? folder : ".");
+    free(folder);
 }
 
 int cli_outputs_commit(cli_output **outputs, size_t count, cli_error *error) {

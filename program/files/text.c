@@ -1,12 +1,11 @@
 /* The text of a subcommand: a flag, a file, or standard input. Any bytes. */
-#define _POSIX_C_SOURCE 200809L
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "program/program.h"
 #include "src/base/integers.h"
+#include "src/base/program/system_program.h"
 
 enum { TEXT_MOST = 64 << 20, TEXT_FIRST = 1 << 16 };
 
@@ -58,18 +57,14 @@ int cli_read_text(cli_context *context, int operand, char **text, size_t *size) 
     }
     if (path == NULL || strcmp(path, "-") == 0)
         return read_stream(context, stdin, "standard input", text, size);
-    FILE *stream = fopen(path, "rb");
-    struct stat state;
-    if (stream == NULL || fstat(fileno(stream), &state) != 0) {
-        const int cause = errno;
-        if (stream != NULL) (void)fclose(stream);
+    if (ota_path_kind_of(path) == OTA_PATH_FOLDER)
+        return cli_fail(&context->error, CLI_EXIT_FILE, "%s: is a folder, not a file",
+                        cli_short_path(path));
+    FILE *stream = ota_file_reader(path);
+    if (stream == NULL)
         return cli_fail(&context->error, CLI_EXIT_IO, "%s: cannot be opened: %s",
-                        cli_short_path(path), strerror(cause));
-    }
-    const int code = S_ISDIR(state.st_mode)
-                         ? cli_fail(&context->error, CLI_EXIT_FILE, "%s: is a folder, not a file",
-                                    cli_short_path(path))
-                         : read_stream(context, stream, path, text, size);
+                        cli_short_path(path), strerror(errno));
+    const int code = read_stream(context, stream, path, text, size);
     (void)fclose(stream);
     return code;
 }

@@ -154,7 +154,7 @@ static int read_edit(cli_context *context, const ota_model *model, const cli_run
     const char *at = one->text + length;
     if (length == 0) return refuse(context, one->text, "names no point");
     one->edit = (ota_edit){.size = sizeof one->edit};
-    one->name = strndup(one->text, length);
+    one->name = cli_copy(one->text, length);
     if (one->name == NULL)
         return cli_fail(&context->error, CLI_EXIT_LIMIT, "there is no memory left");
     one->edit.point = one->name;
@@ -176,7 +176,7 @@ static int split(cli_context *context, cli_edits *edits) {
                 return cli_fail(&context->error, CLI_EXIT_LIMIT, "there is no memory left");
             edits->items = grown;
             cli_one_edit *one = &edits->items[edits->count];
-            *one = (cli_one_edit){.text = strndup(at, size)};
+            *one = (cli_one_edit){.text = cli_copy(at, size)};
             if (one->text == NULL)
                 return cli_fail(&context->error, CLI_EXIT_LIMIT, "there is no memory left");
             edits->count++;

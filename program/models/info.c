@@ -6,10 +6,10 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "otattn_model.h"
 #include "program/program.h"
+#include "src/base/system.h"
 
 static json_t *tensor_json(const ota_tensor *tensor) {
     json_t *shape = json_array();
@@ -56,7 +56,8 @@ static const char *tokenizer_source(const ota_model_facts *facts) {
     if (strcmp(facts->format, "gguf") == 0) return "gguf";
     for (size_t k = 0; k < sizeof names / sizeof *names; k++) {
         const int used = snprintf(path, sizeof path, "%s/%s", facts->path, names[k]);
-        if (used > 0 && (size_t)used < sizeof path && access(path, R_OK) == 0) return names[k];
+        if (used > 0 && (size_t)used < sizeof path && ota_path_kind_of(path) != OTA_PATH_NONE)
+            return names[k];
     }
     return NULL;
 }

@@ -3,11 +3,11 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "otattn_model.h"
 #include "otattn_tokenizer.h"
 #include "program/program.h"
+#include "src/base/system.h"
 
 /* Where hub programs keep what they downloaded; the first variable that is set decides. */
 static const char *hub_cache(char *path, size_t size) {
@@ -16,7 +16,8 @@ static const char *hub_cache(char *path, size_t size) {
     } places[] = {{"HF_HUB_CACHE", ""},
                   {"HF_HOME", "/hub"},
                   {"XDG_CACHE_HOME", "/huggingface/hub"},
-                  {"HOME", "/.cache/huggingface/hub"}};
+                  {"HOME", "/.cache/huggingface/hub"},
+                  {"USERPROFILE", "/.cache/huggingface/hub"}};
     for (size_t k = 0; k < sizeof places / sizeof *places; k++) {
         const char *folder = getenv(places[k].variable);
         if (folder == NULL || folder[0] == '\0') continue;
@@ -158,7 +159,7 @@ int cli_tokenizer_open(cli_context *context, ota_tokenizer **tokenizer) {
     ota_error error = {.message = ""};
     ota_model *model;
     const bool file = ends_with(path, ".json") || ends_with(path, ".txt");
-    if (file || (!ends_with(path, ".gguf") && access(path, F_OK) == 0)) {
+    if (file || (!ends_with(path, ".gguf") && ota_path_kind_of(path) != OTA_PATH_NONE)) {
         const ota_status status = ota_tokenizer_open(tokenizer, path, &error);
         return status < 0 ? cli_fail_status(context, status, &error) : 0;
     }

@@ -1,20 +1,18 @@
 /* The page of a run: model, text, settings; what the numbers say; the pictures that one looks at first; and folded all
  * others, tables, and settings. With two runs their differences come first. The parts are the rows of one table. */
-#define _POSIX_C_SOURCE 200809L
 #include "run.h"
 
 #include <errno.h>
-#include <limits.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "program/files/files_formats.h"
 #include "run_parts.h"
 #include "program/program.h"
+#include "src/base/program/system_program.h"
 
 enum { MANIFEST_DEPTH = 3, VALUE = RUN_SETTING, LABEL = 96, FIGURE_WIDTH = 520 };
 
@@ -102,17 +100,17 @@ static void say_constant(run_page *page) {
 
 void cli_run_write(run_page *page, const char *part, const char *name, const char *ending,
                    const char *text) {
-    char path[PATH_MAX];
+    char path[OTA_PATH_ROOM];
     if (page->code != 0) return;
     const char *folder = page->runs[0].path;
     int length = snprintf(path, sizeof path, "%s/%s", folder, part);
-    if (length > 0 && length < PATH_MAX && mkdir(path, 0777) != 0 && errno != EEXIST) {
+    if (length > 0 && length < OTA_PATH_ROOM && !ota_folder_make(path) && errno != EEXIST) {
         page->code = cli_fail(page->error, CLI_EXIT_IO, "%s: cannot be made: %s",
                               cli_short_path(path), strerror(errno));
         return;
     }
     length = snprintf(path, sizeof path, "%s/%s/%s%s", folder, part, name, ending);
-    if (length < 0 || length >= PATH_MAX) {
+    if (length < 0 || length >= OTA_PATH_ROOM) {
         page->code =
             cli_fail(page->error, CLI_EXIT_IO, "%s: the path is too long", cli_short_path(folder));
         return;
@@ -298,14 +296,14 @@ static void add_counts(run_page *page) {
 /* A model is named by the last part of its path; two runs are told apart by A and B. */
 static int name_run(run_folder *folder, int run, int count, cli_error *error) {
     const char *model = json_string_value(json_object_get(folder->metrics, "model"));
-    const char *last = model == NULL ? NULL : strrchr(model, '/');
+    const char *last = model == NULL ? NULL : ota_path_name(model);
     char label[64], name[80];
-    cli_run_label(last != NULL && last[1] != '\0' ? last + 1
-                  : model != NULL                 ? model
-                                                  : "this run",
+    cli_run_label(last != NULL && *last != '\0' ? last
+                  : model != NULL               ? model
+                                                : "this run",
                   label, sizeof label);
     (void)snprintf(name, sizeof name, count == 1 ? "%s" : "%s (%c)", label, 'A' + run);
-    folder->name = strdup(name);
+    folder->name = cli_copy(name, strlen(name));
     if (folder->name != NULL) return 0;
     return cli_fail(error, CLI_EXIT_LIMIT, "there is not enough memory for the report");
 }
@@ -355,11 +353,11 @@ static int write_page(const run_folder *runs, int count, const char *path, cli_e
 int cli_run_report(const char *folder, const char *other, const char *page, cli_error *error) {
     run_folder runs[2] = {{0}};
     const int count = other == NULL ? 1 : 2;
-    char path[PATH_MAX];
+    char path[OTA_PATH_ROOM];
     const int length = page != NULL ? snprintf(path, sizeof path, "%s", page)
                                     : snprintf(path, sizeof path, "%s/report.html", folder);
     int code =
-        length >= 0 && length < PATH_MAX
+        length >= 0 && length < OTA_PATH_ROOM
             ? 0
             : cli_fail(error, CLI_EXIT_IO, "%s: the path is too long", cli_short_path(folder));
     for (int run = 0; code == 0 && run < count; run++) {

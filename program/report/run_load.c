@@ -2,17 +2,14 @@
  *
  * The files may come from anywhere: sizes are limited before anything is read, CSV rows that are
  * shorter than the heading are filled with empty cells, longer ones are cut. */
-#define _POSIX_C_SOURCE 200809L
-#include <dirent.h>
 #include <errno.h>
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "program/files/files_formats.h"
 #include "run_parts.h"
+#include "src/base/program/system_program.h"
 
 enum { FILE_MOST = 64 << 20, TABLES_MOST = 64, COLUMNS_MOST = 512 };
 
@@ -22,33 +19,36 @@ static int no_memory(cli_error *error) {
 
 /* *text has a NUL behind *size bytes. A missing file is no failure where it is optional: *text is NULL. */
 static int read_file(const char *path, bool optional, char **text, size_t *size, cli_error *error) {
-    struct stat about;
+    ota_path_kind kind;
+    int64_t bytes = 0;
     *text = NULL;
     *size = 0;
-    FILE *file = fopen(path, "rb");
-    if (file == NULL) {
+    const int file = ota_file_descriptor(path, true, &kind, &bytes);
+    if (file < 0 && kind != OTA_PATH_FOLDER) {
         if (optional && errno == ENOENT) return 0;
         return cli_fail(error, CLI_EXIT_IO, "%s: cannot be read: %s", cli_short_path(path),
                         strerror(errno));
     }
     int code = 0;
-    if (fstat(fileno(file), &about) != 0 || !S_ISREG(about.st_mode))
+    if (kind != OTA_PATH_FILE)
         code = cli_fail(error, CLI_EXIT_IO, "%s: is no file", cli_short_path(path));
-    else if (about.st_size > FILE_MOST)
+    else if (bytes > FILE_MOST)
         code = cli_fail(error, CLI_EXIT_LIMIT,
                         "%s: has more than %d bytes, the limit for a part of a run",
                         cli_short_path(path), FILE_MOST);
     if (code == 0) {
-        *text = malloc((size_t)about.st_size + 1);
+        *text = malloc((size_t)bytes + 1);
         if (*text == NULL) code = no_memory(error);
     }
-    if (code == 0) {
-        *size = fread(*text, 1, (size_t)about.st_size, file);
-        (*text)[*size] = '\0';
-        if (ferror(file))
+    int64_t got = 1;
+    while (code == 0 && got > 0 && *size < (size_t)bytes) {
+        got = ota_descriptor_read(file, *text + *size, (size_t)bytes - *size, (int64_t)*size);
+        if (got < 0)
             code = cli_fail(error, CLI_EXIT_IO, "%s: cannot be read", cli_short_path(path));
+        if (got > 0) *size += (size_t)got;
     }
-    (void)fclose(file);
+    if (code == 0) (*text)[*size] = '\0';
+    if (file >= 0) ota_descriptor_close(file);
     if (code != 0) {
         free(*text);
         *text = NULL;
@@ -56,14 +56,14 @@ static int read_file(const char *path, bool optional, char **text, size_t *size,
     return code;
 }
 
-static int join(const char *folder, const char *name, char path[PATH_MAX], cli_error *error) {
-    if (snprintf(path, PATH_MAX, "%s/%s", folder, name) < PATH_MAX) return 0;
+static int join(const char *folder, const char *name, char path[OTA_PATH_ROOM], cli_error *error) {
+    if (snprintf(path, OTA_PATH_ROOM, "%s/%s", folder, name) < OTA_PATH_ROOM) return 0;
     return cli_fail(error, CLI_EXIT_IO, "%s: the path is too long", cli_short_path(folder));
 }
 
 static int read_json(const char *folder, const char *name, bool optional, json_t **out,
                      cli_error *error) {
-    char path[PATH_MAX], *text;
+    char path[OTA_PATH_ROOM], *text;
     size_t size;
     int code = join(folder, name, path, error);
     if (code == 0) code = read_file(path, optional, &text, &size, error);
@@ -149,13 +149,13 @@ static int by_name(const void *a, const void *b) {
 }
 
 static int load_table(run_folder *folder, const char *file, cli_error *error) {
-    char name[NAME_MAX + 16], path[PATH_MAX];
+    char name[OTA_PATH_ROOM], path[OTA_PATH_ROOM];
     size_t size;
     (void)snprintf(name, sizeof name, "tables/%s", file);
     int code = join(folder->path, name, path, error);
     if (code != 0) return code;
     run_table *table = &folder->tables[folder->table_count++];
-    *table = (run_table){.name = strdup(file)};
+    *table = (run_table){.name = cli_copy(file, strlen(file))};
     if (table->name == NULL) return no_memory(error);
     table->name[strlen(file) - strlen(".csv")] = '\0';
     code = read_file(path, false, &table->text, &size, error);
@@ -170,27 +170,25 @@ static int cannot_look(const char *path, cli_error *error) {
 }
 
 static int load_tables(run_folder *folder, cli_error *error) {
-    char path[PATH_MAX];
+    char path[OTA_PATH_ROOM];
     int code = join(folder->path, "tables", path, error);
-    DIR *files = code == 0 ? opendir(path) : NULL;
+    ota_folder *files = code == 0 ? ota_folder_open(path) : NULL;
     if (files == NULL) return code == 0 && errno != ENOENT ? cannot_look(path, error) : code;
     folder->tables = calloc(TABLES_MOST, sizeof *folder->tables);
     if (folder->tables == NULL) code = no_memory(error);
     while (code == 0) {
-        /* Its end and a folder that cannot be read on differ in errno alone. */
-        errno = 0;
-        const struct dirent *file = readdir(files);
+        const char *file = ota_folder_next(files);
         if (file == NULL && errno != 0) code = cannot_look(path, error);
         if (file == NULL) break;
-        const char *end = strrchr(file->d_name, '.');
-        if (end == NULL || end == file->d_name || strcmp(end, ".csv") != 0) continue;
+        const char *end = strrchr(file, '.');
+        if (end == NULL || end == file || strcmp(end, ".csv") != 0) continue;
         if (folder->table_count == TABLES_MOST)
             code = cli_fail(error, CLI_EXIT_LIMIT, "%s: has more than %d tables",
                             cli_short_path(path), TABLES_MOST);
         else
-            code = load_table(folder, file->d_name, error);
+            code = load_table(folder, file, error);
     }
-    (void)closedir(files);
+    ota_folder_close(files);
     /* Folders have no order; pages do. */
     if (code == 0) qsort(folder->tables, folder->table_count, sizeof *folder->tables, by_name);
     return code;
@@ -224,7 +222,7 @@ static int load_words(const char *path, const char *key, json_t **out, cli_error
 /* An array of the example, absent where the file has none of this name. */
 static int load_array(const char *path, const cli_listing *listing, const char *name, int rank,
                       cli_array *out, cli_error *error) {
-    char spec[PATH_MAX + 32];
+    char spec[OTA_PATH_ROOM + 32];
     for (size_t index = 0; index < listing->count; index++) {
         if (strcmp(listing->entries[index].name, name) != 0) continue;
         (void)snprintf(spec, sizeof spec, "%s:%s", path, name);
@@ -253,13 +251,13 @@ static int check_example(const char *path, const run_example *example, cli_error
 }
 
 static int load_example(run_folder *folder, cli_error *error) {
-    char path[PATH_MAX];
-    struct stat about;
+    char path[OTA_PATH_ROOM];
+    ota_path_facts facts;
     run_example *example = &folder->example;
     cli_listing listing = {0};
     int code = join(folder->path, "example.safetensors", path, error);
     if (code != 0) return code;
-    if (stat(path, &about) != 0) return errno != ENOENT ? cannot_look(path, error) : 0;
+    if (!ota_path_look(path, true, &facts)) return errno != ENOENT ? cannot_look(path, error) : 0;
     code = cli_list_arrays(path, NULL, &listing, error);
     if (code == 0) code = load_words(path, "tokens", &example->tokens, error);
     if (code == 0) code = load_words(path, "lens", &example->lens, error);

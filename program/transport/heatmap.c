@@ -4,7 +4,6 @@
  *            column labels, downwards
  *            bar of sum_i P_ij, one level an eighth of the largest possible mass (rows)
  */
-#define _GNU_SOURCE
 #include "heatmap.h"
 
 #include <math.h>
@@ -12,12 +11,10 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
-#include <sys/ioctl.h>
-#include <unistd.h>
 
 #include "program/program.h"
 #include "src/base/integers.h"
+#include "src/base/program/system_program.h"
 
 enum { LABEL_LIMIT = 12, COLUMN_LABEL_LIMIT = 6, GAP = 2 };
 
@@ -164,26 +161,24 @@ static const char *environment(const char *name) {
     return value == NULL ? "" : value;
 }
 
-static bool has_utf8(void) {
-    const char *locale = environment("LC_ALL");
-    if (*locale == '\0') locale = environment("LC_CTYPE");
-    if (*locale == '\0') locale = environment("LANG");
-    return strcasestr(locale, "utf-8") != NULL || strcasestr(locale, "utf8") != NULL;
+static bool is_word(const char *text, const char *word) {
+    for (; *text != '\0' && (*text | 0x20) == *word; text++) word++;
+    return *text == *word;
 }
 
 cli_shades cli_shades_for(FILE *stream) {
     if (cli_colour(stream)) {
         const char *depth = environment("COLORTERM");
-        bool deep = strcasecmp(depth, "truecolor") == 0 || strcasecmp(depth, "24bit") == 0 ||
+        bool deep = is_word(depth, "truecolor") || is_word(depth, "24bit") ||
                     strstr(environment("TERM"), "direct") != NULL;
         return deep ? CLI_SHADES_24_BIT : CLI_SHADES_256;
     }
-    return has_utf8() ? CLI_SHADES_BLOCKS : CLI_SHADES_DIGITS;
+    return ota_terminal_reads_utf8() ? CLI_SHADES_BLOCKS : CLI_SHADES_DIGITS;
 }
 
 int cli_terminal_width(FILE *stream) {
-    struct winsize size;
-    if (ioctl(fileno(stream), TIOCGWINSZ, &size) == 0 && size.ws_col > 0) return size.ws_col;
+    const int columns = ota_terminal_columns(stream);
+    if (columns > 0) return columns;
     int64_t width;
     return cli_integer(environment("COLUMNS"), &width) && width >= 20 && width <= 1000 ? (int)width
                                                                                        : 80;

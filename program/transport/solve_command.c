@@ -10,10 +10,10 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "heatmap.h"
 #include "program/ranks/ranks.h"
+#include "src/base/program/system_program.h"
 #include "rows.h"
 #include "shard.h"
 
@@ -247,8 +247,8 @@ static int solve_command(cli_context *context, const char *scores, const char *q
             if (file_of(settings, &rows[k]) != NULL)
                 wanted |= rows[k].wants != 0 ? rows[k].wants : main_output;
         }
-        map = !settings->output.json && settings->machine.shard == NULL && isatty(STDOUT_FILENO) &&
-              is_small(&problem);
+        map = !settings->output.json && settings->machine.shard == NULL &&
+              ota_is_terminal(stdout) && is_small(&problem);
         if (map) wanted |= CLI_WANT_COUPLING;
         const ota_type out_type = settings->output.out_dtype != NULL
                                       ? cli_type_of(settings->output.out_dtype)

@@ -1,18 +1,16 @@
 /* The files of `otattn verify -o`: the page (studies as charts, then every check), and the same as tables.
  * CSV by RFC 4180, a value that does not exist is an empty cell. */
-#define _POSIX_C_SOURCE 200809L
 
 #include <errno.h>
 #include <inttypes.h>
-#include <limits.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "program/files/files.h"
 #include "program/report/run_parts.h"
 #include "verify.h"
+#include "src/base/program/system_program.h"
 
 enum { NUMBER = 32 };
 
@@ -140,14 +138,14 @@ static int write_figure(verification *v, const statement_study *study, const stu
 }
 
 static int in_folder(verification *v, const char *folder, const char *name, const char *end,
-                     char path[PATH_MAX]) {
-    if (snprintf(path, PATH_MAX, "%s/%s%s", folder, name, end) < PATH_MAX) return 0;
+                     char path[OTA_PATH_ROOM]) {
+    if (snprintf(path, OTA_PATH_ROOM, "%s/%s%s", folder, name, end) < OTA_PATH_ROOM) return 0;
     return cli_fail(&v->context->error, CLI_EXIT_IO, "%s: the path is too long", folder);
 }
 
 static int write_study(verification *v, const statement_study *study, const study_points *points,
                        const char *folder) {
-    char path[PATH_MAX];
+    char path[OTA_PATH_ROOM];
     int code = in_folder(v, folder, study->name, ".csv", path);
     if (code == 0) code = write_points(v, study, points, path);
     if (code == 0) code = in_folder(v, folder, study->name, ".vl.json", path);
@@ -416,8 +414,8 @@ bool cli_ends_with(const char *path, const char *end) {
 }
 
 static int write_folder(verification *v, const char *folder, const study_points *points) {
-    char path[PATH_MAX];
-    if (mkdir(folder, 0777) != 0 && errno != EEXIST) {
+    char path[OTA_PATH_ROOM];
+    if (!ota_folder_make(folder) && errno != EEXIST) {
         return cli_fail(&v->context->error, CLI_EXIT_IO, "%s: cannot be made: %s", folder,
                         strerror(errno));
     }

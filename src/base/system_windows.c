@@ -1,8 +1,7 @@
 /* system_windows.c: system.h on Windows, from version 10 on. */
 #define WIN32_LEAN_AND_MEAN
 #include "system.h"
-
-#include <windows.h>
+#include "system_wide.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -111,22 +110,6 @@ bool ota_system_limits_memory(void) { return false; }
 
 /* ---- files ---------------------------------------------------------------------------------- */
 
-/* The path in the system's characters, freed by the caller; NULL with errno. */
-static wchar_t *wide(const char *path) {
-    const int length = MultiByteToWideChar(CP_UTF8, MB_ERR_INVALID_CHARS, path, -1, NULL, 0);
-    if (length <= 0) {
-        errno = EILSEQ;
-        return NULL;
-    }
-    wchar_t *text = malloc((size_t)length * sizeof *text);
-    if (text == NULL) {
-        errno = ENOMEM;
-        return NULL;
-    }
-    (void)MultiByteToWideChar(CP_UTF8, 0, path, -1, text, length);
-    return text;
-}
-
 static ota_path_kind kind_of(const struct _stat64 *status) {
     return (status->st_mode & _S_IFMT) == _S_IFREG   ? OTA_PATH_FILE
            : (status->st_mode & _S_IFMT) == _S_IFDIR ? OTA_PATH_FOLDER
@@ -140,14 +123,14 @@ static ota_path_kind kind_of_wide(const wchar_t *path) {
 }
 
 ota_path_kind ota_path_kind_of(const char *path) {
-    wchar_t *text = wide(path);
+    wchar_t *text = ota_wide(path);
     const ota_path_kind kind = text == NULL ? OTA_PATH_NONE : kind_of_wide(text);
     free(text);
     return kind;
 }
 
 FILE *ota_file_reader(const char *path) {
-    wchar_t *text = wide(path);
+    wchar_t *text = ota_wide(path);
     FILE *file = text == NULL ? NULL : _wfopen(text, L"rbN");
     const int cause = errno;
     free(text);
@@ -164,7 +147,7 @@ static bool is_link(const wchar_t *path) {
 int ota_file_descriptor(const char *path, bool follow_links, ota_path_kind *kind, int64_t *size) {
     *kind = OTA_PATH_NONE;
     *size = 0;
-    wchar_t *text = wide(path);
+    wchar_t *text = ota_wide(path);
     if (text == NULL) return -1;
     int descriptor = -1;
     if (!follow_links && is_link(text)) {
@@ -217,8 +200,10 @@ void ota_unmap(const void *memory, size_t size) {
 /* ---- libraries at run time ------------------------------------------------------------------ */
 
 void *ota_library_open(const char *name) {
-    HMODULE library = LoadLibraryA(name), kept;
-    if (library != NULL) (void)GetModuleHandleExA(GET_MODULE_HANDLE_EX_FLAG_PIN, name, &kept);
+    wchar_t *text = ota_wide(name);
+    HMODULE library = text == NULL ? NULL : LoadLibraryW(text), kept;
+    if (library != NULL) (void)GetModuleHandleExW(GET_MODULE_HANDLE_EX_FLAG_PIN, text, &kept);
+    free(text);
     return (void *)library;
 }
 

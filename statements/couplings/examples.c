@@ -1,9 +1,6 @@
 /* Group J and the studies: the sources' worked examples and the experiments that the errata settle [TOT-19,
  * 113..117, CETA-31..33, ELA-17, 18, LIT-33, BLOG-04]. S, P [n][m]. */
-#define _POSIX_C_SOURCE 200809L
-
-#include <time.h>
-
+#include "src/base/program/system_program.h"
 #include "statements/check.h"
 
 /* ---- C.4 ---- */
@@ -262,11 +259,7 @@ static double post_demonstration(trial *t) {
     return worse(farthest(column->p, by_column, 4), farthest(row->p, by_row, 4));
 }
 
-static double processor_seconds(void) {
-    struct timespec now;
-    (void)clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-}
+static double processor_seconds(void) { return 1e-9 * (double)ota_thread_time_ns(); }
 
 double statement_forward_seconds(trial *t, int64_t size, int64_t rounds) {
     const size_t used = t->used;

@@ -1,11 +1,6 @@
 /* Transport at Hamming cost (group B) and the numerical rules of group I [TOT-15..18, TOT-105..112, DER-05,
  * DER-26..28]. p, q [V]; S, P [n][m]. */
-#define _DEFAULT_SOURCE /* MAP_ANONYMOUS */
-#include <sys/mman.h>
-#include <sys/resource.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
+#include "src/base/program/system_program.h"
 #include "statements/check.h"
 
 enum { N = 10, M = 10, VOCABULARY = 50257 };
@@ -403,34 +398,9 @@ static double streaming_memory(trial *t) {
     return seen_number(t, bytes);
 }
 
-/* Bytes by which the peak of this process's memory has grown, in KiB where the system is not Apple's. */
-static double peak_bytes(void) {
-    struct rusage used;
-    if (getrusage(RUSAGE_SELF, &used) != 0) return NAN;
-#ifdef __APPLE__
-    return (double)used.ru_maxrss;
-#else
-    return 1024.0 * (double)used.ru_maxrss;
-#endif
-}
-
-/* What `work` on `size` keys adds to the resident memory of a process of its own, its arrays included, per key. */
+/* What `work` on `size` keys adds to the resident memory, its arrays included, per key. */
 static double resident_bytes(trial *t, int64_t size, bool (*work)(int64_t size)) {
-    double *grown =
-        mmap(NULL, sizeof *grown, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (grown == MAP_FAILED) return NAN;
-    const pid_t child = fork();
-    if (child == 0) {
-        const double before = peak_bytes();
-        const bool done = work(size);
-        *grown = peak_bytes() - before;
-        _exit(!done);
-    }
-    int status;
-    const bool done = child > 0 && waitpid(child, &status, 0) == child && status == 0;
-    const double bytes = done ? *grown : (double)NAN;
-    (void)munmap(grown, sizeof *grown);
-    return seen_number(t, bytes / (double)size);
+    return seen_number(t, ota_resident_growth(work, size) / (double)size);
 }
 
 /* Outputs of softmax on keys of width 1; every value is 1, so every output is. */

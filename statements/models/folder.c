@@ -1,14 +1,10 @@
 /* A checkpoint for a check: a GPT-2 of random weights in a folder that is gone once it is open, or the model that
  * --model names; its weights in memory, and its run by the library. */
-#define _POSIX_C_SOURCE 200809L
-#include <fcntl.h>
 #include <inttypes.h>
 #include <jansson.h>
-#include <limits.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "models.h"
+#include "src/base/program/system_program.h"
 
 static const model_sizes small = {
     .layers = 6, .heads = 2, .width = 16, .vocabulary = 61, .positions = 16};
@@ -69,31 +65,26 @@ static void draw(trial *t, weight *weights, int count) {
 
 /* ---- the folder ---- */
 
-bool statement_make_folder(char *path) {
-    const char *base = getenv("TMPDIR");
-    (void)snprintf(path, PATH_MAX, "%s/otattn-verify-XXXXXX",
-                   base != NULL && *base != '\0' ? base : "/tmp");
-    return mkdtemp(path) != NULL;
-}
+bool statement_make_folder(char *path) { return ota_folder_make_temporary("otattn-verify-", path); }
 
 static void in_folder(const char *folder, const char *name, char *path) {
-    (void)snprintf(path, PATH_MAX, "%.3800s/%s", folder, name);
+    (void)snprintf(path, OTA_PATH_ROOM, "%.3800s/%s", folder, name);
 }
 
 void statement_remove_folder(const char *folder) {
     static const char *const names[] = {"config.json", "model.safetensors", "states.safetensors"};
-    char path[PATH_MAX];
+    char path[OTA_PATH_ROOM];
     for (int k = 0; k < 3; k++) {
         in_folder(folder, names[k], path);
-        (void)unlink(path);
+        (void)ota_path_remove(path);
     }
-    (void)rmdir(folder);
+    (void)ota_folder_remove(folder);
 }
 
 static bool write_config(const char *folder, const model_sizes *sizes) {
-    char path[PATH_MAX];
+    char path[OTA_PATH_ROOM];
     in_folder(folder, "config.json", path);
-    FILE *file = fopen(path, "w");
+    FILE *file = ota_file_stream(path, "w");
     if (file == NULL) return false;
     const bool written =
         fprintf(file,
@@ -104,15 +95,18 @@ static bool write_config(const char *folder, const model_sizes *sizes) {
     return fclose(file) == 0 && written;
 }
 
-/* The data's bytes behind the header, none of them written. */
-static bool leave_hole(const char *path, int64_t bytes) {
-    struct stat header;
-    return stat(path, &header) == 0 && truncate(path, header.st_size + (off_t)bytes) == 0;
+bool statement_resize(const char *path, int64_t more) {
+    ota_path_kind kind;
+    int64_t size;
+    const int descriptor = ota_file_descriptor(path, true, &kind, &size);
+    if (descriptor < 0) return false;
+    ota_descriptor_close(descriptor);
+    return ota_path_resize(path, size + more);
 }
 
 bool statement_write_gpt2(trial *t, const char *folder, const model_sizes *sizes,
                           const weight *weights, int count) {
-    char path[PATH_MAX];
+    char path[OTA_PATH_ROOM];
     statement_tensor *tensors = calloc((size_t)count, sizeof *tensors);
     if (tensors == NULL || !write_config(folder, sizes)) {
         free(tensors);
@@ -133,7 +127,7 @@ bool statement_write_gpt2(trial *t, const char *folder, const model_sizes *sizes
     const bool hole = weights[0].data == NULL;
     const bool written = t->host->write_tensors(path, tensors, count, hole);
     free(tensors);
-    return written && (!hole || leave_hole(path, elements * (int64_t)sizeof(float)));
+    return written && (!hole || statement_resize(path, elements * (int64_t)sizeof(float)));
 }
 
 /* ---- opening ---- */
@@ -160,7 +154,7 @@ static bool open_session(checkpoint *c) {
 
 /* The weights as they are now, through a folder. */
 static bool open_written(trial *t, checkpoint *c, const model_sizes *sizes) {
-    char folder[PATH_MAX];
+    char folder[OTA_PATH_ROOM];
     if (!statement_make_folder(folder)) return false;
     const bool opened = statement_write_gpt2(t, folder, sizes, c->weights, c->weight_count) &&
                         ota_model_open(&c->model, folder, NULL, NULL) == OTA_OK;
@@ -169,7 +163,7 @@ static bool open_written(trial *t, checkpoint *c, const model_sizes *sizes) {
 }
 
 /* The model's tensor of that name, with or without the prefix of hub checkpoints, as f32. */
-static bool read_weight(trial *t, const checkpoint *c, FILE *file, const weight *w) {
+static bool read_weight(trial *t, const checkpoint *c, int file, const weight *w) {
     const ota_tensor *tensor = NULL;
     for (int64_t k = 0; (tensor = ota_model_tensor(c->model, k)) != NULL; k++) {
         const char *name = tensor->name;
@@ -183,19 +177,27 @@ static bool read_weight(trial *t, const checkpoint *c, FILE *file, const weight 
                                                                 : OTA_NO_TYPE;
     if (type == OTA_NO_TYPE || tensor->count != w->count) return false;
     void *bytes = malloc((size_t)tensor->bytes);
-    const bool read = bytes != NULL && fseeko(file, (off_t)tensor->offset, SEEK_SET) == 0 &&
-                      fread(bytes, 1, (size_t)tensor->bytes, file) == (size_t)tensor->bytes;
+    int64_t got = 0, more = bytes != NULL;
+    while (more > 0 && got < tensor->bytes) {
+        more = ota_descriptor_read(file, (char *)bytes + got, (size_t)(tensor->bytes - got),
+                                   tensor->offset + got);
+        if (more > 0) got += more;
+    }
+    const bool read = bytes != NULL && got == tensor->bytes;
     if (read) t->host->to_f32(bytes, type, w->data, (size_t)w->count);
     free(bytes);
     return read;
 }
 
 static json_t *config_of(const ota_model_facts *facts) {
-    char path[PATH_MAX];
+    char path[OTA_PATH_ROOM];
     if (strcmp(facts->architecture, "gpt2") != 0 || strcmp(facts->format, "safetensors") != 0)
         return NULL;
     in_folder(facts->path, "config.json", path);
-    return json_load_file(path, 0, NULL);
+    FILE *file = ota_file_reader(path);
+    json_t *config = file == NULL ? NULL : json_loadf(file, 0, NULL);
+    if (file != NULL) (void)fclose(file);
+    return config;
 }
 
 static bool is_unscaled(const json_t *config) {
@@ -229,15 +231,17 @@ static model_sizes sizes_of(const checkpoint *c) {
 
 /* Weights are for the checks that only a GPT-2 has. */
 static bool read_weights(trial *t, checkpoint *c) {
-    char path[PATH_MAX];
+    char path[OTA_PATH_ROOM];
     in_folder(c->facts.path, "model.safetensors", path);
     const model_sizes sizes = sizes_of(c);
     c->weights = statement_gpt2_tensors(&sizes, &c->weight_count);
-    FILE *file = fopen(path, "rb");
-    bool read = file != NULL && c->weights != NULL && hold_weights(c->weights, c->weight_count);
+    ota_path_kind kind;
+    int64_t size;
+    const int file = ota_file_descriptor(path, true, &kind, &size);
+    bool read = file >= 0 && c->weights != NULL && hold_weights(c->weights, c->weight_count);
     for (int k = 0; read && k < c->weight_count; k++)
         read = read_weight(t, c, file, &c->weights[k]);
-    if (file != NULL) (void)fclose(file);
+    if (file >= 0) ota_descriptor_close(file);
     return read;
 }
 

@@ -1,13 +1,9 @@
 /* Group G on a model: its forward pass and its probes against plain loops, its size, its states in a file, and
  * tokens that leave early [TOT-64, 67, 68, 93, 119]. h [layers + 1][count][width], W [vocabulary][width],
  * raw probe z = W h, lens z = W LN_f(h). */
-#define _POSIX_C_SOURCE 200809L
 #include "models.h"
 
-#include <fcntl.h>
-#include <limits.h>
-#include <sys/stat.h>
-#include <unistd.h>
+#include "src/base/program/system_program.h"
 
 /* ---- forward ---- */
 
@@ -99,7 +95,7 @@ static double parameters_counted(trial *t) {
                   {{48, 25, 1600, 50257, 1024}, 1557611200.0}};
     double most = 0.0;
     for (int k = 0; k < 4; k++) {
-        char folder[PATH_MAX];
+        char folder[OTA_PATH_ROOM];
         ota_model *model = NULL;
         ota_model_facts facts = {.size = sizeof facts};
         int count;
@@ -182,25 +178,24 @@ static double changed_elements(trial *t, const char *path, const statement_tenso
 }
 
 static bool is_accepted(const char *path) {
-    struct stat file;
+    ota_path_kind kind;
+    int64_t size;
     ota_tensors *table = NULL;
-    const int descriptor = open(path, O_RDONLY);
+    const int descriptor = ota_file_descriptor(path, true, &kind, &size);
     if (descriptor < 0) return true;
-    ota_status status = OTA_OK;
-    if (fstat(descriptor, &file) == 0)
-        status = ota_safetensors_open(&table, descriptor, (int64_t)file.st_size, path, NULL, NULL);
+    const ota_status status = ota_safetensors_open(&table, descriptor, size, path, NULL, NULL);
     ota_tensors_free(table);
-    (void)close(descriptor);
+    ota_descriptor_close(descriptor);
     return status == OTA_OK;
 }
 
 /* Byte `at` of the file becomes `byte`; what was there. */
 static int put_byte(const char *path, int64_t at, int byte) {
-    FILE *file = fopen(path, "r+b");
+    FILE *file = ota_file_stream(path, "r+b");
     if (file == NULL) return EOF;
-    (void)fseeko(file, (off_t)at, SEEK_SET);
+    (void)fseek(file, (long)at, SEEK_SET);
     const int old = fgetc(file);
-    (void)fseeko(file, (off_t)at, SEEK_SET);
+    (void)fseek(file, (long)at, SEEK_SET);
     (void)fputc(byte, file);
     (void)fclose(file);
     return old;
@@ -218,16 +213,14 @@ static double accepted_damage(trial *t, const char *path, int64_t header) {
         if (at < 8 || digit || strchr("{}[]\":,", old) != NULL) accepted += is_accepted(path);
         (void)put_byte(path, at, old);
     }
-    struct stat file;
-    if (!is_accepted(path) || stat(path, &file) != 0) return NAN;
-    if (truncate(path, file.st_size - 1) != 0) return NAN;
+    if (!is_accepted(path) || !statement_resize(path, -1)) return NAN;
     accepted += is_accepted(path);
     return seen_number(t, accepted);
 }
 
 static double container(trial *t, bool damage) {
     checkpoint *c = statement_checkpoint(t);
-    char folder[PATH_MAX], path[PATH_MAX + 32];
+    char folder[OTA_PATH_ROOM], path[OTA_PATH_ROOM + 32];
     double value = NAN;
     if (c == NULL) return NAN;
     statement_tensor *arrays = take(t, ARRAYS * sizeof *arrays);

@@ -58,6 +58,8 @@ weight *statement_gpt2_tensors(const model_sizes *sizes, int *count);
 /* A folder of this program's own, and its end; `path` 4096. */
 bool statement_make_folder(char *path);
 void statement_remove_folder(const char *path);
+/* The file gets `more` bytes, none of them written, or loses some. */
+bool statement_resize(const char *path, int64_t more);
 /* config.json, and model.safetensors with the tensors; without data the file is a hole of the right size. */
 bool statement_write_gpt2(trial *t, const char *folder, const model_sizes *sizes,
                           const weight *weights, int count);
