@@ -9,33 +9,69 @@ set(model_kind SHARED)
 set(OTATTN_INSTALL OFF)
 set(OTATTN_SPECTRA OFF)
 
+# otattn_package_file(TARGET FOLDER): installed there, and finds the package's libraries in the folders given after it, seen from
+# its own; Windows looks in its own alone.
+function(otattn_package_file target folder)
+    set(origin "$ORIGIN")
+    if(APPLE)
+        set(origin "@loader_path")
+    endif()
+    set(places "${origin}")
+    foreach(place IN LISTS ARGN)
+        list(APPEND places "${origin}/${place}")
+    endforeach()
+    set_target_properties(${target} PROPERTIES BUILD_WITH_INSTALL_RPATH ON INSTALL_RPATH "${places}" INSTALL_NAME_DIR "@rpath")
+    install(TARGETS ${target} LIBRARY DESTINATION ${folder} COMPONENT python RUNTIME DESTINATION ${folder} COMPONENT python)
+endfunction()
+
 add_library(otattn_python SHARED ${library_objects}
     ${OTATTN_ANALYSIS_SOURCES} ${analysis_levels} python/native/jax_handler.c python/native/jax_plans.c)
 set_target_properties(otattn_python PROPERTIES OUTPUT_NAME otattn_python)
 target_include_directories(otattn_python PUBLIC include PRIVATE src "${PROJECT_SOURCE_DIR}")
 otattn_exports(otattn_python package.map)
+otattn_import_library(otattn_python)
 target_link_options(otattn_python PRIVATE ${OTATTN_LINK_gc_sections})
 target_link_libraries(otattn_python PUBLIC m PRIVATE Threads::Threads)
-install(TARGETS otattn_python LIBRARY DESTINATION otattn COMPONENT python)
+otattn_package_file(otattn_python otattn)
 # otattn.show draws with the figures of the program's reports.
 install(FILES program/report/figures/heatmap.vl.json program/report/figures/receivers.vl.json program/report/theme.json
     DESTINATION otattn/figures COMPONENT python)
 
 # Calls for which ctypes takes longer than the work: a module within the limited interface of CPython, so that one file serves
 # every version from 3.11 on. It finds the library beside itself.
-find_package(Python 3.11 REQUIRED COMPONENTS Interpreter Development.Module NumPy)
+if(NOT OTATTN_PYTHON_INCLUDE)
+    find_package(Python 3.11 REQUIRED COMPONENTS Interpreter Development.Module NumPy)
+    set(OTATTN_PYTHON_INCLUDE ${Python_INCLUDE_DIRS} ${Python_NumPy_INCLUDE_DIRS})
+endif()
 add_library(otattn_native MODULE python/native/calls.c python/native/interrupt.c python/native/keywords.c python/native/kept.c python/native/late_interaction.c
     python/native/memory.c python/native/route.c python/native/transport.c)
-set_target_properties(otattn_native PROPERTIES OUTPUT_NAME _native PREFIX "" SUFFIX .abi3.so
-    BUILD_WITH_INSTALL_RPATH ON INSTALL_RPATH "$ORIGIN")
-target_compile_definitions(otattn_native PRIVATE Py_LIMITED_API=0x030B0000)
-target_include_directories(otattn_native PRIVATE include)
-target_include_directories(otattn_native SYSTEM PRIVATE ${Python_INCLUDE_DIRS} ${Python_NumPy_INCLUDE_DIRS})
-target_link_libraries(otattn_native PRIVATE otattn_python)
-# Named although nothing of it is called: the check of wheels reads there which C library they are for.
-target_link_options(otattn_native PRIVATE ${OTATTN_LINK_as_needed_off})
-target_link_libraries(otattn_native PRIVATE c)
-install(TARGETS otattn_native LIBRARY DESTINATION otattn COMPONENT python)
+set(suffix .abi3.so)
+if(OTATTN_PYTHON_SUFFIX)
+    set(suffix "${OTATTN_PYTHON_SUFFIX}") # of an interpreter without a lock, which has no limited interface
+elseif(WIN32)
+    set(suffix .pyd)
+endif()
+if(WIN32)
+    target_sources(otattn_native PRIVATE ${OTATTN_WINDOWS_PYTHON_SOURCES})
+else()
+    target_sources(otattn_native PRIVATE ${OTATTN_POSIX_PYTHON_SOURCES})
+endif()
+set_target_properties(otattn_native PROPERTIES OUTPUT_NAME _native PREFIX "" SUFFIX ${suffix})
+if(NOT OTATTN_PYTHON_SUFFIX)
+    target_compile_definitions(otattn_native PRIVATE Py_LIMITED_API=0x030B0000)
+endif()
+target_include_directories(otattn_native PRIVATE include "${PROJECT_SOURCE_DIR}")
+target_include_directories(otattn_native SYSTEM PRIVATE ${OTATTN_PYTHON_INCLUDE})
+target_link_libraries(otattn_native PRIVATE otattn_python ${OTATTN_PYTHON_LIBRARY})
+if(OTATTN_LINK_as_needed_off)
+    # Named although nothing of it is called: the check of wheels reads there which C library they are for.
+    target_link_options(otattn_native PRIVATE ${OTATTN_LINK_as_needed_off})
+    target_link_libraries(otattn_native PRIVATE c)
+elseif(APPLE)
+    # What the interpreter has, which loads it.
+    target_link_options(otattn_native PRIVATE -undefined dynamic_lookup)
+endif()
+otattn_package_file(otattn_native otattn)
 
 # ---- what needs packages of the system --------------------------------------------------------------
 

@@ -15,6 +15,12 @@ set(OTATTN_LINUX_PROGRAM_SOURCES
     src/base/program/system_program_linux.c
     src/base/program/system_program_posix.c)
 
+# Of the Python package's extension.
+set(OTATTN_POSIX_PYTHON_SOURCES
+    src/base/program/system_interrupts_posix.c)
+set(OTATTN_WINDOWS_PYTHON_SOURCES
+    src/base/program/system_interrupts_windows.c)
+
 set(OTATTN_WASM_SOURCES
     src/base/system_wasm.c)
 

@@ -10,7 +10,8 @@ judge: base, problem, validation and otattn.h only, so that it can disagree
 analysis, models, statements, program, engines, examples, packaging, python, web: public headers, their own
     folder, and analysis and models src/base, program statements, program, statements, python and web
     src/base/system.h, program and statements src/base/program/system_program.h and src/base/integers.h,
-    program src/base/fault.h, src/base/half.h and src/problem/fields.h
+    program src/base/fault.h, src/base/half.h and src/problem/fields.h, python
+    src/base/program/system_interrupts.h
 tests, fuzz, bench: anything
 
 check_layers.py [REPOSITORY]     judges a checkout
@@ -79,7 +80,7 @@ OUTSIDE = {
     "engines": (),
     "examples": (),
     "packaging": (),
-    "python": ("src/base/system.h",),
+    "python": ("src/base/system.h", "src/base/program/system_interrupts.h"),
     "web": ("src/base/system.h",),
 }
 FREE = {"tests", "fuzz", "bench", "include"}

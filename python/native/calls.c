@@ -15,8 +15,8 @@
  *     once(says)                                            whether this thread's calls are never made again
  *     maxsim(...)                                           late interaction (late_interaction.c)
  *
- * An assigner is kept for each module and lent to one call at a time; the interpreter's lock guards the slot, and is
- * released where a problem is large enough to be worth it. */
+ * An assigner is kept for each module and lent to one call at a time. The interpreter's lock is released where a problem is
+ * large enough to be worth it; what threads share is changed by atomic words, since some interpreters have no such lock. */
 #define NATIVE_MAKES_NUMPY_TABLE
 #include "native.h"
 
@@ -25,17 +25,14 @@
 enum { RELEASE_FROM = 1 << 12, ALONE_UP_TO = 1 << 18 };
 
 static ota_assigner *borrow(native_state *state) {
-    ota_assigner *own = state->idle;
-    state->idle = NULL;
+    ota_assigner *own = __atomic_exchange_n(&state->idle, NULL, __ATOMIC_ACQ_REL);
     if (own != NULL) return own;
     const ota_options options = {.size = sizeof options, .threads = 1};
     return ota_assigner_create(&own, &options, NULL) < 0 ? NULL : own;
 }
 
 static void give_back(native_state *state, ota_assigner *own) {
-    ota_assigner *other = state->idle;
-    state->idle = own;
-    ota_assigner_free(other);
+    ota_assigner_free(__atomic_exchange_n(&state->idle, own, __ATOMIC_ACQ_REL));
 }
 
 /* Fills the batch with the matrix; false: it is none that is taken here. */
@@ -240,7 +237,13 @@ PyMODINIT_FUNC PyInit__native(void) {
         {"scalars", (PyCFunction)(void (*)(void))native_scalars, METH_FASTCALL,
          "scalars(like, x, ...)"},
         {NULL, NULL, 0, NULL}};
-    static PyModuleDef_Slot slots[] = {{Py_mod_exec, (void *)(uintptr_t)start}, {0, NULL}};
+    static PyModuleDef_Slot slots[] = {
+        {Py_mod_exec, (void *)(uintptr_t)start},
+#if defined(Py_GIL_DISABLED)
+        {Py_mod_gil, Py_MOD_GIL_NOT_USED},
+#endif
+        {0, NULL}
+    };
     static PyModuleDef definition = {.m_base = PyModuleDef_HEAD_INIT,
                                      .m_name = "otattn._native",
                                      .m_size = sizeof(native_state),

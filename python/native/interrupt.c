@@ -6,46 +6,31 @@
  * within a tenth of a second, and Python raises what its handler wants, KeyboardInterrupt by default. Where the handler wants
  * nothing, and in other threads, whose calls see the same flag, the call is made again once the flag is down.
  *
- * The interpreter's lock guards all that is here but the flag. A call must see the flag up until it returns, so it comes down
- * when none is in flight. */
-#define _POSIX_C_SOURCE 200809L
+ * The main thread alone touches the handler; what all threads share is changed by atomic words, since some interpreters have no
+ * lock. A call must see the flag up until it returns, so it comes down when none is in flight. */
 #include "native.h"
 
+#include "src/base/program/system_interrupts.h"
+
 #include <math.h>
-#include <pthread.h>
-#include <signal.h>
-#include <time.h>
 
 static int asked; /* the flag */
-static int in_flight, in_main, installed;
+static int in_flight, in_main;
+static bool installed;
 static _Thread_local int once; /* calls that other processes make, too, are not made again */
-static struct sigaction before;
 static unsigned long main_thread;
 
 /* A call that ends by the flag raises or is made again: nobody reads what it has written. */
-static void on_interrupt(int number, siginfo_t *about, void *context) {
+static void on_interrupt(void) {
     enum { AND_READS_NOTHING = 2 };
     __atomic_store_n(&asked, AND_READS_NOTHING, __ATOMIC_RELAXED);
-    if ((before.sa_flags & SA_SIGINFO) != 0)
-        before.sa_sigaction(number, about, context);
-    else
-        before.sa_handler(number);
 }
 
-static void install(void) {
-    if (sigaction(SIGINT, NULL, &before) != 0) return;
-    const int handles = (before.sa_flags & SA_SIGINFO) != 0 ||
-                        (before.sa_handler != SIG_DFL && before.sa_handler != SIG_IGN);
-    if (!handles) return;
-    struct sigaction own = {.sa_sigaction = on_interrupt,
-                            .sa_flags = (before.sa_flags & (SA_ONSTACK | SA_RESTART)) | SA_SIGINFO};
-    sigemptyset(&own.sa_mask);
-    installed = sigaction(SIGINT, &own, NULL) == 0;
-}
+static void install(void) { installed = ota_interrupts_begin(on_interrupt); }
 
 static void uninstall(void) {
-    if (installed) (void)sigaction(SIGINT, &before, NULL);
-    installed = 0;
+    if (installed) ota_interrupts_end();
+    installed = false;
 }
 
 /* A child has the thread that forked alone, and none of the calls that others had in flight. */
@@ -66,22 +51,22 @@ int native_start_interrupts(void) {
     Py_XDECREF(first);
     Py_XDECREF(ident);
     static int prepared;
-    if (!prepared) prepared = pthread_atfork(NULL, NULL, forget) == 0;
+    if (!prepared) prepared = ota_forks_tell(forget);
     return PyErr_Occurred() == NULL ? 0 : -1;
 }
 
 const int *native_cancel(void) { return &asked; }
 
 void native_enter(void) {
-    in_flight++;
+    (void)__atomic_add_fetch(&in_flight, 1, __ATOMIC_ACQ_REL);
     if (PyThread_get_thread_ident() == main_thread && in_main++ == 0) install();
 }
 
 /* Until no call is in flight that a raised flag has ended. */
 static void wait_for_others(void) {
-    const struct timespec while_ending = {.tv_nsec = 1000000};
-    while (__atomic_load_n(&asked, __ATOMIC_RELAXED) != 0 && in_flight > 0) {
-        Py_BEGIN_ALLOW_THREADS(void) nanosleep(&while_ending, NULL);
+    while (__atomic_load_n(&asked, __ATOMIC_RELAXED) != 0 &&
+           __atomic_load_n(&in_flight, __ATOMIC_ACQUIRE) > 0) {
+        Py_BEGIN_ALLOW_THREADS ota_sleep_ms(1);
         Py_END_ALLOW_THREADS
     }
 }
@@ -89,7 +74,8 @@ static void wait_for_others(void) {
 int native_leave(int cancelled) {
     const int by_flag = cancelled && __atomic_load_n(&asked, __ATOMIC_RELAXED) != 0;
     if (PyThread_get_thread_ident() == main_thread && --in_main == 0) uninstall();
-    if (--in_flight == 0) __atomic_store_n(&asked, 0, __ATOMIC_RELAXED);
+    if (__atomic_sub_fetch(&in_flight, 1, __ATOMIC_ACQ_REL) == 0)
+        __atomic_store_n(&asked, 0, __ATOMIC_RELAXED);
     if (!by_flag || PyErr_CheckSignals() < 0 || once) return 0;
     wait_for_others();
     return 1;

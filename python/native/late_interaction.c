@@ -133,7 +133,7 @@ static ota_status score(const ota_late_interaction *problem, PyObject *scores, P
                             (double)(problem->queries.size[1] * problem->queries.size[2]) *
                             (double)problem->queries.size[3];
     ota_status status;
-    if (products < RELEASE_FROM) return ota_maxsim(problem, to, documents, NULL);
+    if (products < (double)RELEASE_FROM) return ota_maxsim(problem, to, documents, NULL);
     NATIVE_UNLOCKED(status, ota_maxsim(problem, to, documents, NULL));
     return status;
 }

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -42,9 +43,11 @@ def main() -> None:
     """Runs the program, whose exit code is this process's."""
     folders = _folders()
     for folder in folders:
-        program = folder / "bin/otattn"
+        program = folder / ("otattn.exe" if sys.platform == "win32" else "bin/otattn")
         if program.exists():
             sys.stdout.flush()
+            if sys.platform == "win32":  # where exec ends this process before the program has ended
+                raise SystemExit(subprocess.call([program, *sys.argv[1:]]))
             os.execv(program, ["otattn", *sys.argv[1:]])
     print(f"otattn: {missing('program', folders)}", file=sys.stderr)
     raise SystemExit(EXIT_IO)

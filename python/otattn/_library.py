@@ -6,6 +6,7 @@ ctypes releases the interpreter lock during every call. Ctrl-C ends those that m
 
 import ctypes
 import functools
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -44,30 +45,35 @@ _TYPES = {
 }
 
 
+def file_of(name: str) -> Path:
+    """A library of the package."""
+    return FOLDER / f"lib{name}{({'win32': '.dll', 'darwin': '.dylib'}).get(sys.platform, '.so')}"
+
+
 def load(
-    file: str, calls: dict[str, str], long: tuple[str, ...], more: dict[str, Any] | None = None
+    name: str, calls: dict[str, str], long: tuple[str, ...], more: dict[str, Any] | None = None
 ) -> ctypes.CDLL:
     """A library of the package with its calls declared: types by letters, of which `more` are its own.
 
     Ctrl-C ends the `long` ones.
     """
-    path = FOLDER / file
+    path = file_of(name)
     try:
         loaded = ctypes.CDLL(str(path))
     except OSError as error:
         raise ImportError(f"otattn cannot load its library {path}: {error}; reinstall the package") from error
     types = {**_TYPES, **(more or {})}
-    for name, words in calls.items():
+    for call_name, words in calls.items():
         letters = words.partition(" ")[0]
-        call = getattr(loaded, name)
+        call = getattr(loaded, call_name)
         call.restype = types[letters[0]]
         call.argtypes = [types[letter] for letter in letters[1:]]
-    for name in long:
-        setattr(loaded, name, functools.partial(_native.watched, getattr(loaded, name)))
+    for call_name in long:
+        setattr(loaded, call_name, functools.partial(_native.watched, getattr(loaded, call_name)))
     return loaded
 
 
-library = load("libotattn_python.so", CALLS, _LONG)
+library = load("otattn_python", CALLS, _LONG)
 
 
 def names_of(call: Any) -> list[str]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-from .._library import FOLDER, load
+from .._library import FOLDER, file_of, load
 from .._model_structs import CALLS, Text
 
 _LONG = (
@@ -23,12 +23,11 @@ _LONG = (
 
 @functools.cache
 def _loaded() -> Any:
-    file = "libotattn_model.so"
-    if not (FOLDER / file).exists():
+    if not file_of("otattn_model").exists():
         from ..__main__ import missing
 
         raise ImportError(f"otattn: {missing('models', [FOLDER])}")
-    return load(file, CALLS, _LONG, {"t": Text})
+    return load("otattn_model", CALLS, _LONG, {"t": Text})
 
 
 class _Library:

@@ -1,0 +1,41 @@
+/* system_interrupts_posix.c: system_interrupts.h on Linux, macOS and BSD. */
+#define _XOPEN_SOURCE 700 /* SA_ONSTACK */
+#include "system_interrupts.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <time.h>
+
+/* A handler is told nothing but the signal. */
+static struct sigaction before;
+static void (*told)(void);
+
+static void on_interrupt(int number, siginfo_t *about, void *context) {
+    told();
+    if ((before.sa_flags & SA_SIGINFO) != 0)
+        before.sa_sigaction(number, about, context);
+    else
+        before.sa_handler(number);
+}
+
+bool ota_interrupts_begin(void (*on)(void)) {
+    if (sigaction(SIGINT, NULL, &before) != 0) return false;
+    const bool handled = (before.sa_flags & SA_SIGINFO) != 0 ||
+                         (before.sa_handler != SIG_DFL && before.sa_handler != SIG_IGN);
+    if (!handled) return false;
+    struct sigaction own = {.sa_sigaction = on_interrupt,
+                            .sa_flags = (before.sa_flags & (SA_ONSTACK | SA_RESTART)) | SA_SIGINFO};
+    told = on;
+    (void)sigemptyset(&own.sa_mask);
+    return sigaction(SIGINT, &own, NULL) == 0;
+}
+
+void ota_interrupts_end(void) { (void)sigaction(SIGINT, &before, NULL); }
+
+bool ota_forks_tell(void (*in_child)(void)) { return pthread_atfork(NULL, NULL, in_child) == 0; }
+
+void ota_sleep_ms(int milliseconds) {
+    const struct timespec time = {.tv_sec = milliseconds / 1000,
+                                  .tv_nsec = (long)(milliseconds % 1000) * 1000000};
+    (void)nanosleep(&time, NULL);
+}
