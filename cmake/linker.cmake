@@ -43,3 +43,14 @@ function(otattn_exports library map)
         set_target_properties(${library} PROPERTIES LINK_DEPENDS "${map}")
     endif()
 endfunction()
+
+# otattn_import_library(TARGET): the import library of a DLL beside it, which Zig's linker does not make.
+function(otattn_import_library target)
+    if(WIN32 AND OTATTN_ZIG)
+        add_custom_command(TARGET ${target} POST_BUILD VERBATIM
+            COMMAND "${Python3_EXECUTABLE}" "${PROJECT_SOURCE_DIR}/scripts/dll_exports.py" "$<TARGET_FILE:${target}>"
+                "${CMAKE_CURRENT_BINARY_DIR}/${target}.def"
+            COMMAND "${OTATTN_ZIG}/dlltool" -m i386:x86-64 -d "${CMAKE_CURRENT_BINARY_DIR}/${target}.def"
+                -l "$<TARGET_LINKER_FILE:${target}>")
+    endif()
+endfunction()

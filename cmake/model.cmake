@@ -23,7 +23,13 @@ target_sources(otattn_model PRIVATE ${model_levels})
 
 # Linear layers: OpenBLAS where a session finds it at run time, else plain loops.
 if(OTATTN_BLAS)
-    set(OTATTN_MODEL_BLAS_NAME "libopenblas.so.0" CACHE STRING "What sessions of models open for it")
+    set(blas_name "libopenblas.so.0")
+    if(WIN32)
+        set(blas_name "libopenblas.dll")
+    elseif(APPLE)
+        set(blas_name "libopenblas.dylib")
+    endif()
+    set(OTATTN_MODEL_BLAS_NAME "${blas_name}" CACHE STRING "What sessions of models open for it")
     target_compile_definitions(otattn_model PRIVATE
         OTATTN_MODEL_BLAS_NAME="${OTATTN_MODEL_BLAS_NAME}")
 endif()

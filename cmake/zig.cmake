@@ -1,6 +1,6 @@
 # Toolchain: Zig's clang and its C libraries as cross compiler, for -DOTATTN_TARGET=x86_64-linux-gnu.2.17 and the like.
 #
-# OTATTN_ZIG is a folder with `cc`, `ar` and `ranlib`, which scripts/dev/cross.sh writes: commands of one word, as compiler
+# OTATTN_ZIG is a folder with `cc`, `ar`, `ranlib` and `dlltool`, which scripts/dev/zig.sh writes: commands of one word, as compiler
 # caches want them.
 
 list(APPEND CMAKE_TRY_COMPILE_PLATFORM_VARIABLES OTATTN_TARGET OTATTN_ZIG)
@@ -11,8 +11,14 @@ if(system STREQUAL "linux")
     set(CMAKE_SYSTEM_NAME Linux)
 elseif(system STREQUAL "windows")
     set(CMAKE_SYSTEM_NAME Windows)
+    # What models and program stand on is static there (scripts/dev/zig.sh).
+    set(CMAKE_C_FLAGS_INIT "-DPCRE2_STATIC -DUTF8PROC_STATIC -DZIP_STATIC")
 elseif(system MATCHES "^macos")
     set(CMAKE_SYSTEM_NAME Darwin)
+elseif(system STREQUAL "wasi")
+    set(CMAKE_SYSTEM_NAME WASI)
+    list(APPEND CMAKE_MODULE_PATH "${CMAKE_CURRENT_LIST_DIR}/../web") # Platform/WASI.cmake
+    set(CMAKE_TRY_COMPILE_TARGET_TYPE STATIC_LIBRARY)
 else()
     message(FATAL_ERROR "OTATTN_TARGET: ${OTATTN_TARGET} is of no system that cmake/zig.cmake knows")
 endif()

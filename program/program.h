@@ -218,7 +218,7 @@ bool cli_is_share(const cli_context *context, const void *data);
  * of dimension 2 begin where data does. */
 ota_array cli_aligned(const cli_array *array);
 void cli_store_free(cli_store *store);
-/* 64-byte aligned memory for `label`, NULL for size 0, into the pointer at `out`; the caller frees it. Refused, with
+/* Memory of ota_program_allocate for `label`, NULL for size 0, into the pointer at `out`; the caller frees it. Refused, with
  * exit 5, when the machine has no such amount left. */
 int cli_memory(cli_context *context, size_t size, const char *label, void *out);
 

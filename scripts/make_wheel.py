@@ -1,7 +1,8 @@
 """Packs what a build installed and the Python files of the package into a wheel, the same bytes every time.
 
-    make_wheel.py STAGE TAG FOLDER     STAGE: what `cmake --install --component python` left
-                                       TAG: cp311-abi3-PLATFORM
+    make_wheel.py STAGE TAG FOLDER [SOURCES]   STAGE: what `cmake --install --component python` left
+                                               TAG: cp311-abi3-PLATFORM
+                                               SOURCES: where those of libraries within lie, NAME-VERSION each
 
 The metadata is pyproject.toml's. Entries are sorted and dated 1980, modes are of two kinds, nothing is of
 this machine.
@@ -40,7 +41,18 @@ def metadata(project: dict[str, object], readme: str) -> str:
     return "\n".join([*lines, "Description-Content-Type: text/markdown", "", readme])
 
 
-def entries(stage: Path, tag: str, project: dict[str, object]) -> dict[str, tuple[bytes, bool]]:
+def licences(sources: Path) -> dict[str, bytes]:
+    """Those of the libraries that lie within, by library."""
+    found: dict[str, bytes] = {}
+    for path in sorted(sources.glob("*/*")):
+        if path.name.startswith(("LICENSE", "LICENCE", "COPYING")):
+            found.setdefault(f"{path.parent.name}.txt", path.read_bytes())
+    return found
+
+
+def entries(
+    stage: Path, tag: str, project: dict[str, object], sources: Path | None
+) -> dict[str, tuple[bytes, bool]]:
     """What the wheel holds by name, and whether it is to be run."""
     name = f"{project['name']}-{project['version']}"
     found: dict[str, tuple[bytes, bool]] = {}
@@ -48,9 +60,15 @@ def entries(stage: Path, tag: str, project: dict[str, object]) -> dict[str, tupl
         for path in sorted((top / "otattn").rglob("*")):
             if path.is_file() and path.suffix != ".pyc":
                 found[path.relative_to(top).as_posix()] = (path.read_bytes(), path.parent.name == "bin")
-    for path in sorted((stage / "scripts").glob("*")):
-        found[f"{name}.data/scripts/{path.name}"] = (path.read_bytes(), True)
     info = f"{name}.dist-info"
+    if "-win" in tag:
+        # A script without an ending is none there; pip makes a command of this.
+        found[f"{info}/entry_points.txt"] = (b"[console_scripts]\notattn = otattn.__main__:main\n", False)
+    else:
+        for path in sorted((stage / "scripts").glob("*")):
+            found[f"{name}.data/scripts/{path.name}"] = (path.read_bytes(), True)
+    for library, licence in licences(sources).items() if sources else ():
+        found[f"{info}/licenses/{library}"] = (licence, False)
     wheel = "Wheel-Version: 1.0\nGenerator: otattn scripts/make_wheel.py\nRoot-Is-Purelib: false\n"
     python, abi, platforms = tag.split("-")
     wheel += "".join(f"Tag: {python}-{abi}-{platform}\n" for platform in platforms.split("."))
@@ -61,10 +79,10 @@ def entries(stage: Path, tag: str, project: dict[str, object]) -> dict[str, tupl
     return found
 
 
-def pack(stage: Path, tag: str, folder: Path) -> Path:
+def pack(stage: Path, tag: str, folder: Path, sources: Path | None = None) -> Path:
     """Writes the wheel."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
-    found = entries(stage, tag, project)
+    found = entries(stage, tag, project, sources)
     record = f"{project['name']}-{project['version']}.dist-info/RECORD"
     rows = []
     for name, (data, _) in sorted(found.items()):
@@ -83,6 +101,6 @@ def pack(stage: Path, tag: str, folder: Path) -> Path:
 
 
 if __name__ == "__main__":
-    if len(sys.argv) != 4:
+    if len(sys.argv) not in (4, 5):
         sys.exit(__doc__)
-    print(pack(Path(sys.argv[1]), sys.argv[2], Path(sys.argv[3])))
+    print(pack(Path(sys.argv[1]), sys.argv[2], *map(Path, sys.argv[3:])))

@@ -102,11 +102,14 @@ def captured(path: Path) -> dict:
     }
 
 
-def licences(sources: Path) -> str:
+def licences(built: Path) -> str:
     """Those of the libraries that the module holds, as their sources have them."""
     texts = []
-    for line in (WEB / "libraries.txt").read_text().splitlines():
-        folder = sources / line.split()[0]
+    for line in (ROOT / "scripts" / "libraries" / "libraries.txt").read_text().splitlines():
+        name = line.split()[0]
+        folder = built.parent / "sources" / name
+        if not (built / name).is_dir():
+            continue
         file = next(path for name in ("LICENSE", "LICENCE", "LICENSE.md") if (path := folder / name).exists())
         texts.append(f"{folder.name}\n\n{file.read_text(encoding='utf-8').strip()}\n")
     texts.append((WEB / "NOTICE.txt").read_text(encoding="utf-8"))
@@ -124,7 +127,7 @@ def main() -> None:
         + (WEB / "playground.css").read_text(),
         "SCRIPT": "\n".join((WEB / name).read_text() for name in SCRIPTS),
         "THEME": json.dumps(theme, separators=(",", ":")),
-        "LICENCES": html.escape(licences(built / "sources")),
+        "LICENCES": html.escape(licences(built)),
         "CAPTURED": json.dumps(
             captured(ROOT / "data" / "demo" / "minilm.safetensors"), separators=(",", ":")
         ),

@@ -129,7 +129,7 @@ static ota_status finish_rope(const ota_architecture *architecture, ota_config *
             return ota_refuse_at(error, path, 0,
                                  "such rotary positions are not scaled dynamically");
         config->sizes[OTA_SIZE_POSITIONS] =
-            positions < MOST_POSITIONS ? (int64_t)positions : MOST_POSITIONS;
+            positions < (double)MOST_POSITIONS ? (int64_t)positions : MOST_POSITIONS;
     }
     if (rope->scaling.kind == OTA_ROPE_LONG && rope->scaling.divisors != 0 &&
         rope->scaling.divisors != config->rotary_width / 2)

@@ -110,7 +110,7 @@ ota_status ota_reader_key(ota_reader *r, const ota_config_key *key, ota_config *
         name = key->other;
         value = other;
     }
-    if (name != NULL && value == NULL && key->standard == OTA_REQUIRED)
+    if (name != NULL && value == NULL && key->standard == (double)OTA_REQUIRED)
         return ota_reader_refuse(r, name, "is missing");
     ota_config_set(config, key, key->standard);
     void *field = (char *)config + key->offset;

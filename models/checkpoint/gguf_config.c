@@ -89,7 +89,7 @@ static ota_status read_key(const pair_reader *r, const ota_config_key *key, ota_
     ota_config_set(config, key, key->gguf_standard);
     if (key->gguf == NULL) return OTA_OK;
     const ota_gguf_pair *pair = find_family(r, key->gguf, name);
-    if (pair == NULL && key->gguf_standard == OTA_REQUIRED)
+    if (pair == NULL && key->gguf_standard == (double)OTA_REQUIRED)
         return ota_refuse_at(r->error, r->gguf->shard.path, 0, "\"%s\" is missing", name);
     if (pair == NULL) return OTA_OK;
     switch (key->kind) {

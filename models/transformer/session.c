@@ -3,6 +3,7 @@
 #include "session.h"
 
 #include "base/sized.h"
+#include "base/system.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -43,7 +44,7 @@ static ota_status make(ota_session *s, int64_t rows, int64_t columns, float **ou
         __builtin_mul_overflow(floats, sizeof **out, &bytes) || bytes > (size_t)INT64_MAX - 64)
         return ota_refuse(error, OTA_EOVERFLOW, "a buffer is larger than any memory");
     bytes = ota_size_round_up(bytes, 64);
-    *out = bytes > 0 ? aligned_alloc(64, bytes) : NULL;
+    *out = bytes > 0 ? ota_aligned_allocate(64, bytes) : NULL;
     if (*out == NULL)
         return ota_refuse(error, OTA_ENOMEM, "no memory is left for %zu bytes of a session", bytes);
     s->bytes += bytes;
@@ -307,14 +308,16 @@ void ota_session_free(ota_session *s) {
     ota_session_free_mixture(s);
     free(s->plans.slots);
     ota_pool_free(s->pool);
-    float *const buffers[] = {
-        s->buffers.residual, s->buffers.branch, s->buffers.merged,   s->buffers.mixed,
-        s->buffers.zeros,    s->buffers.inner,  s->buffers.gate,     s->buffers.spare,
-        s->buffers.beside,   s->buffers.panels, s->buffers.receiver, s->rotations.cosines,
-        s->slopes,           s->relative,       s->rotations.sines,  s->cache.keys,
-        s->cache.values,     s->buffers.latent, s->buffers.expanded, s->buffers.head,
-        s->key_slopes,       s->buffers.pieces};
-    for (size_t k = 0; k < sizeof buffers / sizeof *buffers; k++) free(buffers[k]);
+    float *const made[] = {
+        s->buffers.residual, s->buffers.branch,  s->buffers.merged,    s->buffers.mixed,
+        s->buffers.zeros,    s->buffers.inner,   s->buffers.gate,      s->buffers.spare,
+        s->buffers.beside,   s->buffers.panels,  s->rotations.cosines, s->slopes,
+        s->relative,         s->rotations.sines, s->buffers.latent,    s->buffers.expanded,
+        s->buffers.head,     s->key_slopes,      s->buffers.pieces};
+    for (size_t k = 0; k < sizeof made / sizeof *made; k++) ota_aligned_free(made[k]);
+    free(s->buffers.receiver);
+    free(s->cache.keys);
+    free(s->cache.values);
     free(s->cache.remaining);
     free(s->cache.before);
     free(s->run.lengths);

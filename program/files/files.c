@@ -27,7 +27,7 @@ int cli_allocate(size_t size, const cli_limits *limits, const char *label, void 
     /* Small arrays skip the look into /proc; malloc answers for them. */
     int64_t available = size < ((size_t)1 << 26) ? INT64_MAX : ota_memory_available();
     if (size > (size_t)(available - available / 16) || size > (size_t)INT64_MAX - 64 ||
-        (*out = ota_aligned_allocate(64, size)) == NULL) {
+        (*out = ota_program_allocate(size)) == NULL) {
         cli_fail(error, CLI_EXIT_LIMIT, "%s: needs %zu bytes of memory, more than is free",
                  cli_short_path(label), size);
         return cli_hint(error, "use a machine with more memory, or split the array");

@@ -60,7 +60,7 @@ typedef struct cli_elements {
     void *user;
 } cli_elements;
 
-/* Owns `data`: 64-byte aligned, NULL when count is 0. For the writers the caller fills data, type,
+/* Owns `data`: of ota_program_allocate, NULL when count is 0. For the writers the caller fills data, type,
  * rank, shape and name and keeps ownership. Integer types of files become OTA_I64. */
 typedef struct cli_array {
     void *data;

@@ -145,7 +145,7 @@ static int64_t rows_of_blocks(const capture *c, int64_t batch, int64_t count) {
             heads = array->shape[1];
     }
     const double floats = (double)batch * (double)heads * (double)count * (double)count;
-    if (floats <= WHOLE) return 0;
+    if (floats <= (double)WHOLE) return 0;
     return count < BLOCK ? BLOCK / count : 1;
 }
 

@@ -26,7 +26,7 @@ void cli_run_value(double value, char word[RUN_WORD]) {
     enum { GROUPED = 1000, WHOLE = 1000000 };
     if (!isfinite(value))
         (void)snprintf(word, RUN_WORD, "-");
-    else if (fabs(value) >= GROUPED && fabs(value) < WHOLE)
+    else if (fabs(value) >= (double)GROUPED && fabs(value) < (double)WHOLE)
         cli_run_count(value, word);
     else
         (void)snprintf(word, RUN_WORD, "%#.3g", value);

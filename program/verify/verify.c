@@ -9,7 +9,6 @@
  * OTATTN_FAULTS then plants the faults of src/base/fault.h in the product, one after another (faults.c). */
 #define _POSIX_C_SOURCE 200809L
 
-#include <fnmatch.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,9 +18,50 @@
 
 /* ---- choosing ---- */
 
+/* One character against the `[...]` at *pattern, which moves behind it; without its end `[` is a letter. */
+static bool in_set(const char **pattern, char letter) {
+    const char *at = *pattern + 1;
+    const bool other = *at == '!' || *at == '^';
+    bool found = false;
+    if (other) at++;
+    for (const char *first = at; *at != '\0' && (*at != ']' || at == first); at++) {
+        const bool range = at[1] == '-' && at[2] != '\0' && at[2] != ']';
+        found = found || (range ? *at <= letter && letter <= at[2] : *at == letter);
+        if (range) at += 2;
+    }
+    if (*at != ']') return *(*pattern)++ == letter;
+    *pattern = at + 1;
+    return found != other;
+}
+
+/* As shells match names: * any letters, ? one, [a-z] one of these, \ what follows itself. */
+static bool matches(const char *pattern, const char *text) {
+    const char *star = NULL, *from = NULL;
+    while (*text != '\0') {
+        const char *at = pattern;
+        bool fits = *at != '\0';
+        if (*at == '*') {
+            star = pattern = at + 1;
+            from = text;
+            continue;
+        }
+        if (*at == '[') {
+            fits = in_set(&at, *text);
+        } else {
+            if (*at == '\\' && at[1] != '\0') at++;
+            fits = fits && ((*at == '?' && at == pattern) || *at == *text);
+            at++;
+        }
+        if (!fits && star == NULL) return false;
+        pattern = fits ? at : star;
+        text = fits ? text + 1 : ++from;
+    }
+    while (*pattern == '*') pattern++;
+    return *pattern == '\0';
+}
+
 bool cli_check_chosen(const cli_context *context, const char *id) {
-    return context->settings.verify.only == NULL ||
-           fnmatch(context->settings.verify.only, id, 0) == 0;
+    return context->settings.verify.only == NULL || matches(context->settings.verify.only, id);
 }
 
 static id_outcome *id_of(verification *v, const char *id) {

@@ -1,7 +1,10 @@
 #!/usr/bin/env bash
-# ./dev cross: the libraries built for other systems by Zig's clang, C tests and an example run where they can be.
+# ./dev cross: libraries, models and the program built for other systems by Zig's clang; C tests, an example and commands run where
+# they can be, else symbols and what is loaded are looked at.
 # shellcheck source=scripts/dev/common.sh
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
+# shellcheck source=scripts/dev/zig.sh
+source "$(dirname "${BASH_SOURCE[0]}")/zig.sh"
 
 # target : what its programs run under here
 cross_targets=(
@@ -9,28 +12,23 @@ cross_targets=(
     "x86_64-linux-musl:native"
     "aarch64-linux-musl:qemu-aarch64"
     "arm-linux-musleabihf:qemu-arm"
+    "s390x-linux-musl:qemu-s390x"
     "x86_64-windows-gnu:wine"
+    "aarch64-macos.11.0:none"
+    "x86_64-macos.11.0:none"
 )
 # Of the tests those that need nothing of POSIX and the few words of tests/bare/cmocka.h.
 cross_tests=(test_half test_columns test_judge_columns test_lead test_entry_caps test_few_queries test_rebind test_route
     test_gauge_active test_assignments)
 
-# zig_tools TARGET: writes the commands that cmake/zig.cmake names.
-zig_tools() {
-    local zig tool folder=$build/cross/zig-$1
-    zig=$(echo "$build"/venv-cross/lib/python*/site-packages/ziglang/zig)
-    mkdir -p "$folder"
-    printf '#!/bin/sh\nexec "%s" cc -target %s "$@"\n' "$zig" "$1" >"$folder/cc"
-    for tool in ar ranlib; do printf '#!/bin/sh\nexec "%s" %s "$@"\n' "$zig" "$tool" >"$folder/$tool"; done
-    chmod +x "$folder"/*
-}
-
-# cross_build TARGET: libraries without what needs other packages.
+# cross_build TARGET: all but singular values, whose library is another matter.
 cross_build() {
+    local folder=$build/cross/$1 options
     zig_tools "$1"
-    compile "$build/cross/$1" -DCMAKE_TOOLCHAIN_FILE="$PWD/cmake/zig.cmake" -DOTATTN_TARGET="$1" \
-        -DOTATTN_ZIG="$build/cross/zig-$1" -DOTATTN_PROGRAM=OFF -DOTATTN_MODEL=OFF -DOTATTN_SPECTRA=OFF \
-        -DOTATTN_TESTS=OFF -DOTATTN_WERROR=ON
+    static_libraries "$1" "$folder" "${program_libraries[@]}" -- || return 1
+    mapfile -t options < <(zig_options "$1" "$folder")
+    PKG_CONFIG_LIBDIR=$folder/libraries/lib/pkgconfig compile "$folder" "${options[@]}" -DOTATTN_SPECTRA=OFF -DOTATTN_TESTS=OFF \
+        -DOTATTN_WERROR=ON
 }
 
 # cross_run RUNNER PROGRAM
@@ -38,6 +36,7 @@ cross_run() {
     case $1 in
         native) "$2" ;;
         wine) WINEDEBUG=-all WINEPREFIX=$build/cross/wine /usr/lib/wine/wine64 "$2" ;;
+        none) python3 scripts/mach_o.py "$2" ;;
         *) "$1" "$2" ;;
     esac
 }
@@ -50,9 +49,31 @@ cross_test() {
         *musl*) static=(-static) ;;
         *windows*) library=libotattn_static.a ;;
     esac
-    "$build/cross/zig-$1/cc" -std=c11 -O1 -DTEST_ALONE -ffp-contract=off "${static[@]}" -Itests/bare -Itests/support -Itests -Iinclude \
+    "$build/zig/$1/cc" -std=c11 -O1 -DTEST_ALONE -ffp-contract=off "${static[@]}" -Itests/bare -Itests/support -Itests -Iinclude \
         -Isrc "$3" tests/reference/*.c "$folder/libotattn_analysis.a" "$folder/$library" -lm -o "$folder/$name.exe" &&
         cross_run "$2" "$folder/$name.exe"
+}
+
+# cross_commands TARGET RUNNER: the program's commands beside this machine's, or what the files of a system that cannot run say.
+cross_commands() {
+    local folder=$build/cross/$1
+    case $2 in
+        native) "$build/venv/bin/python" scripts/cross_commands.py "$program" "$folder/otattn" ;;
+        wine)
+            export WINEDEBUG=-all WINEPREFIX=$build/cross/wine
+            "$build/venv/bin/python" scripts/cross_commands.py "$program" "$folder/otattn.exe" /usr/lib/wine/wine64 &&
+                cross_dll "$1"
+            ;;
+        none) python3 scripts/mach_o.py "$folder"/libotattn.0.*.dylib cmake/otattn.map && python3 scripts/mach_o.py "$folder/otattn" ;;
+        *) "$build/venv/bin/python" scripts/cross_commands.py "$program" "$folder/otattn" "$2" ;;
+    esac
+}
+
+# cross_dll TARGET: the DLL by its import library.
+cross_dll() {
+    local folder=$build/cross/$1
+    "$build/zig/$1/cc" -std=c11 -DOTATTN_SHARED -Iinclude examples/quickstart.c "$folder/libotattn.dll.a" -lm -o "$folder/by_dll.exe" &&
+        cross_run wine "$folder/by_dll.exe"
 }
 
 # cross [TARGET...]
@@ -63,17 +84,22 @@ cross() {
         target=${row%%:*} runner=${row#*:}
         [ $# -eq 0 ] || [[ " $* " == *" $target "* ]] || continue
         say "building for $target"
+        zig_cache "$target"
         step "cross-$target" cross_build "$target"
+        [[ $(tail -n 1 "$steps") == *$'\tpassed\t'* ]] || continue
         for source in examples/quickstart.c "${cross_tests[@]}"; do
             name=$(basename "$source" .c)
             [ -f "$source" ] || source=$(echo tests/*/"$name.c")
             step "cross-$target-$name" cross_test "$target" "$runner" "$source"
         done
+        step "cross-$target-commands" cross_commands "$target" "$runner"
     done
 }
 
 do_cross() {
     need "${packages_cross[@]}"
+    [ -x "$program" ] || build_all -DOTATTN_TESTS=OFF
+    must_have_python_packages tests/requirements.txt
     new_steps cross
     cross "$@"
     count_results "$steps"

@@ -1,40 +1,84 @@
 #!/usr/bin/env bash
-# ./dev wheels: wheels of the Python package for Linux on x86-64 and ARM, of glibc and musl, and the sources, from this machine.
+# ./dev wheels [TARGET...]: wheels of the Python package for other systems, with models and the program, and the sources, from this
+# machine; twice with the same bytes.
 # shellcheck source=scripts/dev/common.sh
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
-# shellcheck source=scripts/dev/cross.sh
-source "$(dirname "${BASH_SOURCE[0]}")/cross.sh"
+# shellcheck source=scripts/dev/zig.sh
+source "$(dirname "${BASH_SOURCE[0]}")/zig.sh"
 
-# target of Zig : platforms of the wheel
+# target of Zig : platforms of the wheel : platform of NumPy's wheel whose headers are taken, none where this machine's say the same
 wheel_targets=(
-    "x86_64-linux-gnu.2.17:manylinux_2_17_x86_64.manylinux2014_x86_64"
-    "aarch64-linux-gnu.2.17:manylinux_2_17_aarch64.manylinux2014_aarch64"
-    "x86_64-linux-musl:musllinux_1_2_x86_64"
-    "aarch64-linux-musl:musllinux_1_2_aarch64"
+    "x86_64-linux-gnu.2.17:manylinux_2_17_x86_64.manylinux2014_x86_64:"
+    "aarch64-linux-gnu.2.17:manylinux_2_17_aarch64.manylinux2014_aarch64:"
+    "x86_64-linux-musl:musllinux_1_2_x86_64:"
+    "aarch64-linux-musl:musllinux_1_2_aarch64:"
+    "x86_64-windows-gnu:win_amd64:win_amd64"
+    "aarch64-macos.11.0:macosx_11_0_arm64:macosx_11_0_arm64"
+    "x86_64-macos.11.0:macosx_11_0_x86_64:macosx_10_9_x86_64"
 )
+# Debian's source of the Python whose limited interface wheels use: headers and exports of Windows.
+python_source="Python-3.11.2 http://deb.debian.org/debian/pool/main/p/python3.11/python3.11_3.11.2.orig.tar.gz 2411c74bda5bbcfcddaf4531f66d1adc73f247f529aee981b029513aefdbf849"
 
-# wheel_of TARGET PLATFORMS: the limited interface of CPython is the same for all Linux of 64 bits, so this machine's headers do.
+# numpy_headers PLATFORM: prints their folder, of the version that is installed here.
+numpy_headers() {
+    local python=$build/venv-python/bin/python folder=$build/wheels/numpy-$1
+    if [ -z "$1" ]; then
+        "$python" -c 'import numpy; print(numpy.get_include())'
+        return
+    fi
+    if [ ! -e "$folder/numpy" ]; then
+        "$python" -m pip download -q --disable-pip-version-check --no-deps --only-binary=:all: --python-version 3.11 --platform "$1" \
+            -d "$folder" "numpy==$("$python" -c 'import numpy; print(numpy.__version__)')" >&2 &&
+            "$python" -m zipfile -e "$folder"/numpy-*.whl "$folder" || return 1
+    fi
+    printf '%s\n' "$folder/numpy/_core/include"
+}
+
+# python_headers TARGET: prints their folder. Of Linux and macOS this machine's serve: the limited interface on 64 bits is one.
+python_headers() {
+    local folder=$build/wheels/python-windows name address sha256
+    if [[ $1 != *windows* ]]; then
+        "$build/venv-python/bin/python" -c 'import sysconfig; print(sysconfig.get_path("include"))'
+        return
+    fi
+    read -r name address sha256 <<<"$python_source"
+    if [ ! -e "$folder/libpython3.a" ]; then
+        [ -d "$build/sources-python/$name" ] || python3 scripts/libraries/fetch_library.py "$address" "$sha256" "$build/sources-python" || return 1
+        mkdir -p "$folder"
+        cp -r "$build/sources-python/$name"/Include/. "$build/sources-python/$name/PC/pyconfig.h" "$folder" &&
+            python3 scripts/python_exports.py "$build/sources-python/$name/PC/python3dll.c" "$folder/python3.def" &&
+            "$build/zig/$1/dlltool" -m i386:x86-64 -d "$folder/python3.def" -l "$folder/libpython3.a" || return 1
+    fi
+    printf '%s\n' "$folder"
+}
+
+# wheel_of TARGET PLATFORMS NUMPY
 wheel_of() {
-    local folder=$build/wheels/$1 stage=$build/wheels/stage-$1 python=$build/venv-python/bin/python
+    local folder=$build/wheels/$1 stage=$build/wheels/stage-$1 libraries=$build/cross/$1 python=$build/venv-python/bin/python
+    local headers numpy options
     zig_tools "$1"
-    compile "$folder" -DCMAKE_TOOLCHAIN_FILE="$PWD/cmake/zig.cmake" -DOTATTN_TARGET="$1" -DOTATTN_ZIG="$build/cross/zig-$1" \
-        -DOTATTN_PYTHON=ON -DOTATTN_PROGRAM=OFF -DOTATTN_MODEL=OFF -DOTATTN_TESTS=OFF -DSKBUILD_SCRIPTS_DIR=scripts \
-        -DCMAKE_SHARED_LINKER_FLAGS=-s -DCMAKE_MODULE_LINKER_FLAGS=-s -DPython_EXECUTABLE="$python" \
-        -DPython_INCLUDE_DIR="$("$python" -c 'import sysconfig; print(sysconfig.get_path("include"))')" \
-        -DPython_NumPy_INCLUDE_DIR="$("$python" -c 'import numpy; print(numpy.get_include())')" || return 1
+    static_libraries "$1" "$libraries" "${program_libraries[@]}" -- || return 1
+    headers=$(python_headers "$1") && numpy=$(numpy_headers "$3") || return 1
+    mapfile -t options < <(zig_options "$1" "$libraries")
+    [[ $1 == *macos* ]] || options+=(-DCMAKE_SHARED_LINKER_FLAGS=-s -DCMAKE_MODULE_LINKER_FLAGS=-s -DCMAKE_EXE_LINKER_FLAGS=-s)
+    [[ $1 != *windows* ]] || options+=("-DOTATTN_PYTHON_LIBRARY=$headers/libpython3.a")
+    PKG_CONFIG_LIBDIR=$libraries/libraries/lib/pkgconfig configure "$folder" "${options[@]}" -DOTATTN_PYTHON=ON -DOTATTN_TESTS=OFF \
+        -DOTATTN_CHARTS="$charts" -DSKBUILD_SCRIPTS_DIR=scripts -DPython_EXECUTABLE="$python" \
+        "-DOTATTN_PYTHON_INCLUDE=$headers;$numpy" && make_targets "$folder" otattn_package || return 1
     rm -rf "$stage"
     cmake --install "$folder" --component python --prefix "$stage" >>"$log/compile-$(basename "$folder")" || return 1
-    "$python" scripts/make_wheel.py "$stage" "cp311-abi3-$2" "$build/wheels"
+    "$python" scripts/make_wheel.py "$stage" "cp311-abi3-$2" "$build/wheels" "$build/sources"
 }
 
 # wheel_is_sound FILE: the C library that its tag promises is all that it needs, of CPython the limited interface alone.
 wheel_is_sound() {
-    local venv=$build/venv-python shown
-    "$venv/bin/check-wheel-contents" "$1" || return 1
-    if [[ $1 == *manylinux* ]]; then
-        shown=$(PATH=$venv/bin:$PATH "$venv/bin/auditwheel" show "$1") || return 1
+    local tools=$build/venv-python/bin shown
+    "$tools/check-wheel-contents" "$1" || return 1
+    if [[ $1 == *linux* ]]; then
+        shown=$(PATH=$tools:$PATH "$tools/auditwheel" show "$1") || return 1
         printf '%s\n' "$shown"
-        [[ $shown == *'platform tag:'*manylinux_2_17* ]] || return 1
+        [[ $1 == *musl* || $shown == *'platform tag:'*manylinux_2_17* ]] || return 1
+        [[ $1 != *musl* || $shown == *'platform tag:'*musllinux_1_* ]] || return 1
     fi
     "$build/venv-cross/bin/abi3audit" --strict "$1"
 }
@@ -46,25 +90,30 @@ wheel_runs() {
     "$build/venv-python/bin/python" -m venv "$fresh" && "$fresh/bin/pip" install -q --disable-pip-version-check "$1" || return 1
     "$fresh/bin/python" -c 'import numpy, otattn
 x = numpy.random.default_rng(0).standard_normal((2, 3, 16, 8))
-print(otattn.get_num_threads(), otattn.coupling(x, x, method="softmax/exact").sum(-2)[0, 0])'
+print(otattn.get_num_threads(), otattn.coupling(x, x, method="softmax/exact").sum(-2)[0, 0])' &&
+        "$fresh/bin/otattn" analyze data/demo/model data/demo/paragraph.txt --windows 1x32 -o "$fresh/run"
 }
 
 do_wheels() {
-    local row target file before venv=$build/venv-python
+    local row target platforms numpy file before charts="" venv=$build/venv-python
     must_have_python_packages python/requirements-test.txt
     venv=$build/venv-cross must_have_python_packages scripts/requirements-cross.txt
+    if venv=$build/venv make_charts; then charts=$build/charts.js; fi
+    export SOURCE_DATE_EPOCH=315532800
     new_steps wheels
     for row in "${wheel_targets[@]}"; do
-        target=${row%%:*}
+        IFS=: read -r target platforms numpy <<<"$row"
         [ $# -eq 0 ] || [[ " $* " == *" $target "* ]] || continue
         say "building the wheel for $target"
-        step "wheel-$target" wheel_of "$target" "${row#*:}"
-        file=$(ls "$build"/wheels/otattn-*-"${row#*:}".whl)
+        zig_cache "$target"
+        venv=$build/venv-cross step "wheel-$target" wheel_of "$target" "$platforms" "$numpy"
+        [[ $(tail -n 1 "$steps") == *$'\tpassed\t'* ]] || continue
+        file=$(ls "$build"/wheels/otattn-*-"$platforms".whl)
         step "wheel-$target-sound" wheel_is_sound "$file"
         [ "$target" != x86_64-linux-gnu.2.17 ] || step "wheel-$target-runs" wheel_runs "$file"
         before=$(sha256sum "$file")
         rm -rf "$build/wheels/$target"
-        step "wheel-$target-again" wheel_of "$target" "${row#*:}"
+        venv=$build/venv-cross step "wheel-$target-again" wheel_of "$target" "$platforms" "$numpy"
         step "wheel-$target-same-bytes" test "$before" = "$(sha256sum "$file")"
     done
     if [ $# -eq 0 ]; then

@@ -26,9 +26,11 @@ char **ota_program_begin(int argc, char **argv);
 void ota_program_catch_interrupts(int *flag);
 /* What the process may write to, stacks of threads included and mapped files not. A lower limit of the caller stays. */
 bool ota_program_limit_memory(uint64_t bytes);
+/* `size` bytes, at least one, that free takes back: at a multiple of 64 where the system has such, else of 16. */
+void *ota_program_allocate(size_t size);
 /* What the machine and the container can still give; INT64_MAX where nobody says. */
 int64_t ota_memory_available(void);
-/* Nanoseconds of a processor that the calling thread has had. */
+/* Nanoseconds of a processor that the calling thread has had; on Windows those that went by. */
 int64_t ota_thread_time_ns(void);
 /* Bytes that `work(size)` adds to the peak of resident memory, where the system lets a process of its own run it; elsewhere to
  * what is resident while it runs. NaN where the work or the measure failed. */

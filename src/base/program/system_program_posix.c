@@ -54,6 +54,11 @@ bool ota_program_limit_memory(uint64_t bytes) {
     return setrlimit(RLIMIT_DATA, &limit) == 0;
 }
 
+void *ota_program_allocate(size_t size) {
+    const size_t room = (size + 63) & ~(size_t)63; /* ISO C wants a multiple of the alignment */
+    return room < size ? NULL : aligned_alloc(64, room);
+}
+
 int64_t ota_thread_time_ns(void) {
     struct timespec now;
     (void)clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
