@@ -24,4 +24,4 @@ class TestPackageConan(ConanFile):
 
     def test(self):
         if can_run(self):
-            self.run(str(Path(self.cpp.build.bindir) / "test_package"), env="conanrun")
+            self.run(str(Path(self.cpp.build.bindir, "test_package").absolute()), env="conanrun")
