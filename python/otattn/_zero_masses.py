@@ -43,6 +43,17 @@ def _finer(spec: Spec) -> Spec:
 finer = functools.lru_cache(maxsize=256)(_finer)
 
 
+# Rounds end where the sums together are within the tolerance: small masses must stand out of it.
+ROUNDS_TOLERANCE, ROUNDS_SHARE = 1e-12, 2.0**-24
+
+
+def finer_rounds(spec: Spec) -> Spec:
+    """As `finer`, where rounds alone solve."""
+    if not is_implicit(spec):
+        return spec
+    return spec._replace(tolerance=min(spec.tolerance or ROUNDS_TOLERANCE, ROUNDS_TOLERANCE))
+
+
 def share_of(spec: Spec, size: int) -> float:
     """Of the total mass of a head, in numbers of so many bytes, what does not show."""
     if size < 4:
@@ -53,7 +64,7 @@ def share_of(spec: Spec, size: int) -> float:
 
 
 def grown(
-    spec: Spec, order: Sequence[str], arrays: Sequence[Any], wanted: Sequence[str]
+    spec: Spec, order: Sequence[str], arrays: Sequence[Any], wanted: Sequence[str], by_rounds: bool = False
 ) -> tuple[Spec, list[Any]] | None:
     """Spec and arrays with small masses for those of 0 whose derivatives are wanted; None: there are none."""
     found = list(arrays)
@@ -67,7 +78,10 @@ def grown(
             continue
         # Of the type of x, which NumPy's sums and products of f32 have, too, and of the same total.
         total = x.sum(-1)[..., None]
-        small = x + (x == 0) * (total * share_of(spec, x.itemsize))
+        share = share_of(spec, x.itemsize)
+        share = max(share, ROUNDS_SHARE) if by_rounds else share
+        small = x + (x == 0) * (total * share)
         found[place] = small * (total / (small.sum(-1)[..., None] + (total == 0)))
         changed = True
-    return (finer(spec), found) if changed else None
+    finest = finer_rounds if by_rounds else finer
+    return (finest(spec), found) if changed else None

@@ -441,7 +441,9 @@ ota_status ota_far_scores_solve(ota_head *head, const ota_far_call *call) {
     if (tried) {
         first = solve_shifted(head, call);
         if (!whole || !may_go_on(first)) return first;
-        if (near && !(head->scores.range > alignment_depth(head)) && !sink_is_far(head))
+        /* Where pairs forbidden by -inf leave no plan of positive weights there is none. */
+        if (near && (first != OTA_NOT_CONVERGED ||
+                     (!(head->scores.range > alignment_depth(head)) && !sink_is_far(head))))
             return first;
         (void)ota_snprintf(why, sizeof why, "%.*s", (int)sizeof why - 1, head->found.sentence);
     }

@@ -13,6 +13,7 @@
 #include <cmocka.h>
 
 #include "capped_scene.h"
+#include "draw/random.h"
 #include "groups.h"
 #include "otattn.h"
 
@@ -359,9 +360,52 @@ static void what_cannot_be_capped_is_refused(void **state) {
     free(s);
 }
 
+/* P of one row of scores x of this mass, with caps or without. */
+static void solve_row(const char *method, const double *x, double *caps, int64_t count, double mass,
+                      double *p) {
+    ota_problem problem = {.size = sizeof problem};
+    const ota_options options = {.size = sizeof options, .threads = 1};
+    ota_arrays arrays = {.size = sizeof arrays};
+    assert_int_equal(ota_method_parse(method, &problem, NULL, NULL), OTA_OK);
+    problem.scores = ota_array_of((void *)x, OTA_F64, 1, 1, 1, count);
+    problem.row_mass = ota_array_of(&mass, OTA_F64, 1, 1, 1, 1);
+    if (caps != NULL) problem.entry_caps = ota_array_of(caps, OTA_F64, 1, 1, 1, count);
+    arrays.coupling = ota_array_of(p, OTA_F64, 1, 1, 1, count);
+    assert_int_equal(ota_attend(&problem, &options, &arrays, NULL, NULL), OTA_OK);
+}
+
+/* Orders above 2, whose weights next to 0 no threshold of one double tells: what keys at their caps leave is a row of the others,
+ * keys as near each other as their last digits among them. */
+static void steep_rows_have_the_weights_of_what_caps_leave(void **unused) {
+    (void)unused;
+    static const char *const methods[] = {"entmax:2.5", "entmax:3", "entmax:5", "entmax:10",
+                                          "entmax:50"};
+    enum { KEYS = 8, DRAWS = 40 };
+    double x[KEYS], caps[KEYS], p[2][KEYS];
+    uint64_t state = 47;
+    for (size_t m = 0; m < sizeof methods / sizeof methods[0]; m++) {
+        for (int k = 0; k < DRAWS; k++) {
+            const double spread = k % 2 == 0 ? 1e-2 : 1e-12;
+            const double cap = 0.2 + 0.5 * uniform(&state), mass = 1.0 - cap;
+            x[0] = 100.0;
+            caps[0] = cap;
+            for (int j = 1; j < KEYS; j++) {
+                x[j] = spread * uniform(&state);
+                caps[j] = 2.0;
+            }
+            solve_row(methods[m], x, caps, KEYS, 1.0, p[0]);
+            solve_row(methods[m], x + 1, NULL, KEYS - 1, mass, p[1]);
+            assert_true(fabs(p[0][0] - cap) <= 0.0);
+            for (int j = 1; j < KEYS; j++)
+                assert_true(fabs(p[0][j] - p[1][j - 1]) <= 8.0 * DBL_EPSILON);
+        }
+    }
+}
+
 TEST_FILE(test_entry_caps) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rows_are_those_of_the_definition),
+        cmocka_unit_test(steep_rows_have_the_weights_of_what_caps_leave),
         cmocka_unit_test(keys_far_below_the_caps_share_the_rest),
         cmocka_unit_test(a_sink_takes_what_caps_leave),
         cmocka_unit_test(rows_of_little_mass_are_whole),

@@ -245,7 +245,8 @@ def conjugate_gradients(
         if k % every == 0:
             check_deadline()
             if bool(done.all()):
-                return x
+                # Keys of small sums show in no residual: each is solved beside the others, as they are.
+                return x + residual / diagonal
         along = apply(direction)
         curve = (direction * along).sum(2, keepdim=True)
         go = ~done & (curve > 0.0)

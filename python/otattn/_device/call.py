@@ -76,7 +76,7 @@ def gradients_of_tensors(
 ) -> list[Tensor]:
     """Those of the operands `wanted`, for gradients of out, coupling and receiver."""
     with arithmetic(operands, recorded=True):
-        small = grown(spec, OPERANDS[: len(operands)], operands, wanted)
+        small = grown(spec, OPERANDS[: len(operands)], operands, wanted, by_rounds=True)
         if small is not None:
             (spec, operands), saved = small, None
         needed = wanted if upstream[1] is None else (*wanted, "coupling")

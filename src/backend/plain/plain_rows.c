@@ -14,6 +14,7 @@
  * key with x = sink and no cap. */
 #include "plain.h"
 
+#include "backend/capped_edge.h"
 #include "backend/edge.h"
 #include "backend/threshold.h"
 #include "masks/masks.h"
@@ -309,6 +310,36 @@ static void weigh_capped(const ota_row_parameters *row, int64_t count, double lo
     scale_weights(p, count, 1.0, found);
 }
 
+typedef struct plain_keys {
+    const ota_row_parameters *row;
+    const double *x;
+} plain_keys;
+
+static double lift_plain_key(const void *keys, int64_t j) {
+    return ((const plain_keys *)keys)->x[j];
+}
+static double cap_of_plain_key(const void *keys, int64_t j) {
+    return cap_at(((const plain_keys *)keys)->row, j);
+}
+
+/* Orders above 2, from f near the potential. */
+static bool weigh_edge(const ota_row_parameters *row, int64_t count, double f, double mu, double *p,
+                       ota_row_found *found) {
+    const plain_keys keys = {row, p};
+    ota_capped_edge edge = {.parameters = row,
+                            .keys = &keys,
+                            .lift = lift_plain_key,
+                            .cap = cap_of_plain_key,
+                            .count = count};
+    if (!row->regulariser->tsallis || !(row->order > 2.0) || !ota_capped_edge_find(&edge, mu, f))
+        return false;
+    for (int64_t j = 0; j < count; j++) p[j] = ota_capped_edge_weight(&edge, j);
+    found->sink = ota_capped_edge_sink(&edge);
+    found->potential = edge.f;
+    scale_weights(p, count, 1.0, found);
+    return true;
+}
+
 static void solve_capped(const ota_row_parameters *row, double top, int64_t count, double mu,
                          double *p, ota_row_found *found) {
     double low = -top, high = -top;
@@ -322,7 +353,8 @@ static void solve_capped(const ota_row_parameters *row, double top, int64_t coun
         else
             high = f;
     }
-    weigh_capped(row, count, low, high, mu, p, found);
+    if (!weigh_edge(row, count, high, mu, p, found))
+        weigh_capped(row, count, low, high, mu, p, found);
 }
 
 /* Caps of the keys above x, or of those at least as good. */

@@ -599,6 +599,41 @@ def test_gradients_by_masses_of_zero(method: str, dtype: torch.dtype, what: str)
             assert abs(float(along) - float((slopes[1] * step).sum())) <= 1e-11
 
 
+@pytest.mark.parametrize(
+    "method", ["softmax", "softmax/exact", "softmax/capped:2", "entmax:1.5/exact", "sparsemax"]
+)
+def test_plans_and_devices_have_the_limits_of_masses_of_zero(method: str) -> None:
+    # What the operator of torch gives, which the test above compares with differences.
+    generator = torch.Generator().manual_seed(5)
+    q, k, v, w = (torch.randn(1, 1, 4, 4, dtype=torch.float64, generator=generator) for _ in range(4))
+    names = ["row_mass", "column_mass"] if "/" in method else ["row_mass"]
+    masses = dict(zip(names, (FOUR.clone(), FOUR.flip(0).clone()), strict=False))
+
+    def slopes(**options: Any) -> list[torch.Tensor]:
+        given = {name: x.clone().requires_grad_() for name, x in masses.items()}
+        out = otattn.attention(q, k, v, method=method, **given, **options)
+        return list(torch.autograd.grad((out * w).sum(), list(given.values())))
+
+    right = slopes()
+    arrays = [x.numpy() for x in (q, k, v)]
+    given = {name: x.numpy() for name, x in masses.items()}
+    plan = otattn.Plan(*arrays, method=method, gradients=True, **given)
+    plan.forward(*arrays)
+    found = plan.backward(out_grad=w.numpy(), wrt=["query", *names])
+    step = {names[-1]: (masses[names[-1]] == 0) * 0.5 - (masses[names[-1]].flip(0) == 0) * 0.5}
+    along = plan.jvp({name: x.numpy() for name, x in step.items()})
+    for name, wanted in zip(names, right, strict=True):
+        assert abs(torch.from_numpy(found[name]).flatten() - wanted).max() <= 1e-9
+    assert abs((along * w.numpy()).sum() - float((right[-1] * step[names[-1]]).sum())) <= 1e-7
+    # Its own forward stays what it was.
+    again = plan.backward(out_grad=w.numpy())
+    assert set(again) == {"query", "key", "value"}
+    if method != "entmax:1.5/exact":
+        on_device = slopes(backend="torch")
+        for x, wanted in zip(on_device, right, strict=True):
+            assert abs(x - wanted).max() <= 1e-6, (x, wanted)
+
+
 @pytest.mark.parametrize("kind", [torch.float16, torch.bfloat16])
 def test_totals_of_narrow_masses_differ_by_their_rounding(kind: torch.dtype) -> None:
     scores = torch.randn(7, 3, generator=torch.Generator().manual_seed(5))

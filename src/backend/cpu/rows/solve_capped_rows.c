@@ -15,6 +15,7 @@
 #include <math.h>
 
 #include "backend/capped.h"
+#include "backend/capped_edge.h"
 #include "backend/cpu/real.h"
 #include "backend/cpu/rows/capped_keys.h"
 #include "backend/threshold.h"
@@ -111,6 +112,26 @@ static void write_between(const capped_row *row, const ota_capped_search *ends, 
     if (parameters->sink > -INFINITY)
         found->sink = ota_capped_between(parameters, ends, part, parameters->sink, INFINITY);
     found->potential = ends->f;
+}
+
+static double lift_of(const void *row, int64_t j) { return lifted(row, j); }
+static double cap_of_key(const void *row, int64_t j) { return cap_of(row, j); }
+
+/* Orders above 2, from f near the potential. The weights may lie over the scores. */
+static bool edge_row(const capped_row *row, double mu, double f, real *p, ota_row_found *found) {
+    ota_capped_edge edge = {.parameters = row->parameters,
+                            .keys = row,
+                            .lift = lift_of,
+                            .cap = cap_of_key,
+                            .count = row->count};
+    if (!row->parameters->regulariser->tsallis || !(row->parameters->order > 2.0) ||
+        !ota_capped_edge_find(&edge, mu, f))
+        return false;
+    for (int64_t j = 0; j < row->count; j++) p[j] = (real)ota_capped_edge_weight(&edge, j);
+    found->sink = ota_capped_edge_sink(&edge);
+    found->mass = mu - found->sink;
+    found->potential = edge.f;
+    return true;
 }
 
 /* ---- where the sum is mu ------------------------------------------------------------------------ */
@@ -405,6 +426,7 @@ static bool power_row(const capped_row *row, double mu, double top, real *p, ota
             keep_between(row, top, &search, &kept);
     }
     if (!shut && !(left > 0.0 && open > 0.0 && fabs(open - left) <= 1.0e-9 * mu)) return false;
+    if (edge_row(row, mu, -top + search.x / k, p, found)) return true;
     /* What rounding left of the threshold is spread over the keys that are not at their caps. */
     const double factor = shut ? 1.0 : left / open;
     const ota_capped_sums last = power_pass(row, top, -search.x, factor, p);
@@ -427,6 +449,7 @@ static void plain_row(const capped_row *row, double mu, double top, real *p, ota
         room <= mu + slack
             ? (ota_capped_search){.f = highest, .low = highest, .high = highest, .most = INFINITY}
             : find_potential(row, mu, top, highest);
+    if (room > mu + slack && edge_row(row, mu, search.f, p, found)) return;
     const ota_capped_totals sums = sums_at(row, search.f);
     const bool met = fabs(sums.closed + sums.open - mu) <= 1.0e-12 * mu;
     const double part = met ? -1.0 : ota_capped_part(&search, fmin(mu, room), room);
