@@ -123,6 +123,7 @@ OTA_API int ota_processors(void);
 
 /* ---- arrays --------------------------------------------------------------------------------- */
 
+/* Types of elements. */
 typedef enum ota_type {
     OTA_NO_TYPE = 0,
     OTA_F64 = 1,
@@ -173,6 +174,7 @@ typedef enum ota_term_kind {
     OTA_TERM_SINK
 } ota_term_kind;
 
+/* One term; its kind says which of `array` and `value` it reads. */
 typedef struct ota_term {
     ota_term_kind kind;
     ota_array array;
@@ -197,12 +199,14 @@ typedef enum ota_support_kind {
     OTA_SUPPORT_ADDITIVE
 } ota_support_kind;
 
+/* One support; its kind says which of `array`, `left` and `right` it reads. */
 typedef struct ota_support {
     ota_support_kind kind;
     ota_array array;
     int64_t left, right;
 } ota_support;
 
+/* The corner of the matrix where queries and keys stand at the same position. */
 typedef enum ota_corner {
     OTA_CORNER_UNSET = 0, /* means top-left; refused for causal when queries != keys */
     OTA_TOP_LEFT,
@@ -246,8 +250,11 @@ typedef enum ota_column_rule {
     OTA_COLUMNS_BOUNDED
 } ota_column_rule;
 
+/* Row sums: exactly mu, or RHO KL(row sums | mu) added to the objective. */
 typedef enum ota_row_rule { OTA_ROWS_HARD = 0, OTA_ROWS_RELAXED } ota_row_rule;
+/* The side that gives exactly its masses: ota_problem.axis. */
 typedef enum ota_axis { OTA_AXIS_ROWS = 0, OTA_AXIS_COLUMNS } ota_axis;
+/* Rows or columns: ota_problem.start and end. */
 typedef enum ota_side { OTA_SIDE_ROWS = 0, OTA_SIDE_COLUMNS } ota_side;
 
 /* What is to be solved. Zero means the default in every field but `size`. */
@@ -342,6 +349,7 @@ typedef enum ota_shares {
     OTA_SHARES_ZIGZAG
 } ota_shares;
 
+/* What all_reduce makes of the values of all ranks. */
 typedef enum ota_reduction { OTA_REDUCE_SUM = 0, OTA_REDUCE_MAX } ota_reduction;
 
 /* How the keys and values of other ranks reach a rank. */
@@ -398,7 +406,10 @@ typedef struct ota_communicator {
 
 /* ---- options -------------------------------------------------------------------------------- */
 
+/* What rows and columns of scores are shifted by before the linear domain, nothing, their mean or the middle of their range:
+ * the plan stays the same. */
 typedef enum ota_center { OTA_CENTER_NONE = 0, OTA_CENTER_MEAN, OTA_CENTER_MIDRANGE } ota_center;
+/* The type of the potentials and of stored scores. */
 typedef enum ota_precision {
     OTA_PRECISION_AUTO = 0,
     OTA_PRECISION_F32,

@@ -824,8 +824,10 @@ OTA_API ota_status ota_absolute_costs(const ota_absolute_positions *of, double *
                                       double *costs, double *parts,
                                       const ota_analysis_options *options, ota_error *error);
 
+/* Whether the temperature divides the bias, too (inside), or the product alone (outside). */
 typedef enum ota_bias_place { OTA_BIAS_INSIDE = 0, OTA_BIAS_OUTSIDE } ota_bias_place;
 
+/* Queries and keys with a bias of their offset. */
 typedef struct ota_relative_positions {
     int64_t queries, keys, head_width;
     const double *q, *k; /* [queries, head_width], [keys, head_width] */
@@ -1295,7 +1297,7 @@ OTA_API int ota_depth_range(int index, int64_t layers, int64_t *first, int64_t *
 /* The exponent between two depths: log(value_to / value_from) / log(depth_to / depth_from); NaN without meaning. [TOT-85] */
 OTA_API double ota_scaling_exponent(double depth_from, double value_from, double depth_to,
                                     double value_to);
-/* value = factor depth^exponent by least squares of logarithms, pairs above 0 only. */
+/* A power law: value = factor depth^exponent by least squares of logarithms, pairs above 0 only. */
 typedef struct ota_power_law {
     double exponent, factor;
     double error;     /* standard error of the exponent; NaN for 2 pairs */

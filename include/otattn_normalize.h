@@ -29,6 +29,7 @@
 extern "C" {
 #endif
 
+/* Which of the two kinds of rounds above. */
 typedef enum ota_normalize_order {
     OTA_NORMALIZE_DEEPSEEK = 0,
     OTA_NORMALIZE_SYMMETRIC = 1

@@ -36,6 +36,7 @@
 extern "C" {
 #endif
 
+/* How the potentials are found, as said above. */
 typedef enum ota_route_method {
     OTA_ROUTE_SINKHORN,
     OTA_ROUTE_TOPK,

@@ -40,13 +40,13 @@ OTA_API ota_status ota_spectrum_of(const double *matrix, int64_t rows, int64_t c
                                    double tolerance, double *values, ota_spectrum *spectrum,
                                    ota_error *error);
 
-/* left [rows, smaller] = u, values [smaller], right [smaller, columns] = v; right and left may be NULL. Signs
- * of a pair u_t, v_t are LAPACK's. */
+/* The singular value decomposition: left [rows, smaller] = u, values [smaller], right [smaller, columns] = v; right and left
+ * may be NULL. Signs of a pair u_t, v_t are LAPACK's. */
 OTA_API ota_status ota_singular(const double *matrix, int64_t rows, int64_t columns, double *left,
                                 double *values, double *right, ota_error *error);
 
-/* approximation [rows, columns]: the nearest matrix of rank at most `rank`, 0 <= rank, in both norms.
- * *spectral_error = sigma_(rank+1), *frobenius_error = sqrt(sum of the squares from there on) are its
+/* The best approximation of lower rank: approximation [rows, columns], the nearest matrix of rank at most `rank`, 0 <= rank,
+ * in both norms. *spectral_error = sigma_(rank+1), *frobenius_error = sqrt(sum of the squares from there on) are its
  * distances; either may be NULL. [TOT-62] */
 OTA_API ota_status ota_truncate(const double *matrix, int64_t rows, int64_t columns, int64_t rank,
                                 double *approximation, double *spectral_error,
@@ -79,9 +79,9 @@ OTA_API ota_status ota_coupling_values_of(const double *coupling, int64_t rows, 
 OTA_API ota_status ota_eigenvalue_moduli(const double *matrix, int64_t size, double *values,
                                          ota_error *error);
 
-/* values [size], rising, and vectors [size, size], row t the eigenvector of values[t], or NULL, of a
- * symmetric matrix (checked: |A_ij - A_ji| <= 1e-12 max |A|; the lower triangle is read). Of the Fisher
- * matrix: its nonzero eigenvalues say how fast each direction learns. */
+/* Eigenvalues of a symmetric matrix: values [size], rising, and vectors [size, size], row t the eigenvector of values[t], or
+ * NULL, of a symmetric matrix (checked: |A_ij - A_ji| <= 1e-12 max |A|; the lower triangle is read). Of the Fisher matrix:
+ * its nonzero eigenvalues say how fast each direction learns. */
 OTA_API ota_status ota_symmetric_eigen(const double *matrix, int64_t size, double *values,
                                        double *vectors, ota_error *error);
 

@@ -62,6 +62,7 @@ typedef enum ota_piece_kind {
     OTA_PIECE_BYTE = 6 /* sentencepiece: <0x00> to <0xFF>, for characters that are no piece */
 } ota_piece_kind;
 
+/* What WordPiece does with accents. */
 typedef enum ota_accents {
     OTA_ACCENTS_AS_CASE, /* stripped where case is lowered */
     OTA_ACCENTS_KEPT,
@@ -171,7 +172,7 @@ OTA_API int64_t ota_tokenizer_count(const ota_tokenizer *tokenizer);
 OTA_API ota_text ota_tokenizer_piece(const ota_tokenizer *tokenizer, int64_t id);
 /* The id of a piece so spelled, -1 when there is none. */
 OTA_API int64_t ota_tokenizer_id(const ota_tokenizer *tokenizer, ota_text piece);
-/* 1 for special pieces such as [CLS] and <|endoftext|>, else 0. */
+/* Is a piece special? 1 for special pieces such as [CLS] and <|endoftext|>, else 0. */
 OTA_API int ota_tokenizer_is_special(const ota_tokenizer *tokenizer, int64_t id);
 /* The ids set before (after = 0) or after (1) every text: writes the first `capacity`, returns how many. */
 OTA_API int64_t ota_tokenizer_frame(const ota_tokenizer *tokenizer, int after, int32_t *ids,
