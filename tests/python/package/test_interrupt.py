@@ -108,6 +108,30 @@ except KeyboardInterrupt:
     assert _run(code) == "interrupted True\n"
 
 
+def test_ctrl_c_ends_decoding(tmp_path: Path) -> None:
+    """As encoding."""
+    (tmp_path / "vocab.txt").write_text("[UNK]\n[CLS]\n[SEP]\n[PAD]\n[MASK]\nab\ncd\n")
+    code = f"""
+import os, signal, threading, time
+import numpy as np
+import otattn
+signal.signal(signal.SIGINT, signal.default_int_handler)
+tokenizer = otattn.Tokenizer({str(tmp_path / "vocab.txt")!r})
+ids = np.tile([5, 6], 1000000)
+began = time.perf_counter()
+tokenizer.decode_bytes(ids)
+whole = time.perf_counter() - began
+threading.Timer(0.1 * whole, os.kill, (os.getpid(), signal.SIGINT)).start()
+began = time.perf_counter()
+try:
+    tokenizer.decode_bytes(ids)
+    print("not interrupted")
+except KeyboardInterrupt:
+    print("interrupted", time.perf_counter() - began < 0.6 * whole)
+"""
+    assert _run(code) == "interrupted True\n"
+
+
 def test_a_handler_that_wants_nothing() -> None:
     """The call is made again where the handler raises nothing, in the main thread and in others."""
     code = """
