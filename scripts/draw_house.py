@@ -22,7 +22,7 @@ import check_layers
 ROOT = Path(__file__).resolve().parent.parent
 KEPT = "docs/development/house.svg"
 CODE = {".c", ".h", ".py", ".pyi", ".cu", ".cuh"}
-WIDTH, MARGIN, TALL, GAP, STEP = 760, 20, 46, 10, 78
+WIDTH, MARGIN, TALL, GAP, STEP = 960, 20, 46, 10, 78
 JUDGE_WIDTH = 112
 Arrow = tuple[str, str]
 Place = tuple[float, float, float]
