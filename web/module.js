@@ -101,12 +101,21 @@ class Library {
     room[new TextEncoder().encodeInto(value, room.subarray(0, room.length - 1)).written] = 0;
   }
 
+  // Masses and the sink's logit of the side that is solved next; null: none. What play_solve is told of them.
+  setMasses({ rows, columns, sink }) {
+    if (rows) this.numbers(this.calls.play_row_masses(), rows.length).set(rows);
+    if (columns) this.numbers(this.calls.play_column_masses(), columns.length).set(columns);
+    if (sink !== null) this.numbers(this.calls.play_sink(), 1)[0] = sink;
+    return (rows ? 2 : 0) + (columns ? 4 : 0) + (sink === null ? 0 : 8);
+  }
+
   setScores(scores) { this.numbers(this.calls.play_scores(), scores.length).set(scores); }
 
   // { error } or everything that one side shows.
-  solve(side, method, queries, keys, causal, rounds) {
+  solve(side, method, { queries, keys, causal, masses }, rounds) {
+    const asked = (causal ? 1 : 0) + this.setMasses(masses);
     this.text = method;
-    if (this.calls.play_solve(side, queries, keys, causal ? 1 : 0, rounds) < 0) return { error: this.text };
+    if (this.calls.play_solve(side, queries, keys, asked, rounds) < 0) return { error: this.text };
     const values = this.numbers(this.calls.play_facts(side), FACTS.length);
     const facts = Object.fromEntries(FACTS.map((name, index) => [name, values[index]]));
     return {

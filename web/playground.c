@@ -2,6 +2,7 @@
  *
  *     play_text()                     the buffer that texts come and go through, ended by NUL
  *     play_scores()                   S [queries, keys], what both sides solve
+ *     play_row_masses(), play_column_masses(), play_sink()   what a side has where it says so
  *     play_solve(side, ...)           text = a method; P, its column sums, facts, the error after every round
  *     play_read(limit)                text = a sentence: its tokens, queries, keys and weights of every head
  *     play_head(layer, head)          the scores of one head of that sentence
@@ -44,6 +45,9 @@ enum {
     FACT_COUNT
 };
 
+/* What play_solve is asked for beside the method. */
+enum { PLAY_CAUSAL = 1, PLAY_ROW_MASSES = 2, PLAY_COLUMN_MASSES = 4, PLAY_SINK = 8 };
+
 /* One rule beside another: its plans and what they answered. */
 typedef struct play_side {
     ota_plan *plan, *round_plan; /* round_plan: one round from the potentials of the last */
@@ -66,6 +70,7 @@ typedef struct play_sentence {
 static const char *const MODEL = "model.gguf";
 static play_side sides[PLAY_SIDES];
 static double scores[PLAY_SIDE * PLAY_SIDE];
+static double row_masses[PLAY_SIDE], column_masses[PLAY_SIDE], sink_logit[1];
 static char text[PLAY_TEXT];
 static ota_error error;
 static ota_model *model;
@@ -77,6 +82,9 @@ EXPORT(play_text) char *play_text(void) { return text; }
 EXPORT(play_text_size) int play_text_size(void) { return PLAY_TEXT; }
 EXPORT(play_limit) int play_limit(void) { return PLAY_SIDE; }
 EXPORT(play_scores) double *play_scores(void) { return scores; }
+EXPORT(play_row_masses) double *play_row_masses(void) { return row_masses; }
+EXPORT(play_column_masses) double *play_column_masses(void) { return column_masses; }
+EXPORT(play_sink) double *play_sink(void) { return sink_logit; }
 EXPORT(play_coupling) double *play_coupling(int side) { return sides[side].coupling; }
 EXPORT(play_received) double *play_received(int side) { return sides[side].received; }
 EXPORT(play_column_potential) double *play_column_potential(int side) {
@@ -175,9 +183,9 @@ static ota_status judge(play_side *side, const ota_problem *problem, const ota_o
     return OTA_OK;
 }
 
-/* Solves the scores [queries, keys] by the method in the text. `causal`: keys up to the query's place alone. `rounds`: how
- * far play_curve follows the plain update. */
-EXPORT(play_solve) int play_solve(int index, int queries, int keys, int causal, int rounds) {
+/* Solves the scores [queries, keys] by the method in the text. `asked`: PLAY_CAUSAL is keys up to the query's place alone, the
+ * others take the masses and the sink's logit as they lie. `rounds`: how far play_curve follows the plain update. */
+EXPORT(play_solve) int play_solve(int index, int queries, int keys, int asked, int rounds) {
     if (index < 0 || index >= PLAY_SIDES || queries < 1 || keys < 1 || queries > PLAY_SIDE ||
         keys > PLAY_SIDE) {
         (void)snprintf(text, sizeof text, "a side has 1 to %d queries and keys, not %d and %d",
@@ -191,7 +199,16 @@ EXPORT(play_solve) int play_solve(int index, int queries, int keys, int causal, 
     if (status < 0) return fail(status);
     const ota_support support = {.kind = OTA_SUPPORT_CAUSAL};
     problem.scores = ota_array_of(scores, OTA_F64, 1, 1, queries, keys);
-    if (causal) {
+    const ota_term sink = {.kind = OTA_TERM_SINK, .value = sink_logit[0]};
+    if (asked & PLAY_SINK) {
+        problem.terms = &sink;
+        problem.term_count = 1;
+    }
+    if (asked & PLAY_ROW_MASSES)
+        problem.row_mass = ota_array_of(row_masses, OTA_F64, 1, 1, 1, queries);
+    if (asked & PLAY_COLUMN_MASSES)
+        problem.column_mass = ota_array_of(column_masses, OTA_F64, 1, 1, 1, keys);
+    if (asked & PLAY_CAUSAL) {
         problem.supports = &support;
         problem.support_count = 1;
         problem.corner = OTA_TOP_LEFT;

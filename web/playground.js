@@ -25,8 +25,11 @@ const SLIDERS = {
   strength: { words: "strength rho", least: -2, most: 1.5, step: 0.02, log: true },
   lambda: { words: "lambda", least: 0, most: 1.95, step: 0.01 },
   steps: { words: "rounds", least: 0, most: 32, step: 1 },
+  pairCap: { words: "cap of a single weight", least: 0.05, most: 1, step: 0.01, show: (value) => (value >= 1 ? "none" : tidy(value)) },
+  sink: { words: "logit of a sink", least: -6, most: 6, step: 0.05, show: (value) => (value <= NO_SINK ? "none" : tidy(value)) },
   rounds: { words: "rounds", least: 0, most: 40, step: 1, show: (value) => (value === 0 ? "to the tolerance" : String(value)) },
 };
+const NO_SINK = -6; // place on the slider of sinks that means none
 const valueOf = (name, place) => (SLIDERS[name].log ? 10 ** place : place);
 const tidy = (value) => String(Number(value.toPrecision(3)));
 const show = (name, place) => (SLIDERS[name].show ? SLIDERS[name].show(place) : tidy(valueOf(name, place)));
@@ -40,9 +43,11 @@ const START = {
   seed: 7,
   paste: "sand, clay, stone, water\n3, 1, 0.5, 0\n2.5, 1, 0, 0.5\n2.8, 0, 1, 0\n3.1, 0.2, 0, 1",
   mask: "none",
+  queryShares: "",
+  keyShares: "",
   compare: true,
 };
-const SIDE = { rule: "free", temperature: 0, order: 0, cap: 2, lower: 0.5, upper: 1.5, strength: 0, lambda: 0.5, steps: 4, rounds: 0 };
+const SIDE = { rule: "free", temperature: 0, order: 0, cap: 2, lower: 0.5, upper: 1.5, strength: 0, lambda: 0.5, steps: 4, rounds: 0, pairCap: 1, sink: NO_SINK };
 const state = { ...START, sides: [{ ...SIDE, temperature: -0.301 }, { ...SIDE, temperature: -0.301, rule: "capped", cap: 1.5 }] };
 
 // A method as the library and the program spell it.
@@ -53,8 +58,28 @@ const methodOf = (side) => {
   const numbers = { capped: ["cap"], online: ["cap"], bounded: ["lower", "upper"], relaxed: ["strength"], elastic: ["lambda", "steps"] };
   const list = (numbers[side.rule] ?? []).map((name) => tidy(valueOf(name, side[name]))).join(",");
   const braces = [`temperature=${tidy(valueOf("temperature", side.temperature))}`];
+  if (side.pairCap < 1) braces.push(`entry_cap=${tidy(side.pairCap)}`);
   if (parts.includes("rounds") && side.rounds > 0) braces.push(`rounds=${side.rounds}`);
   return `${row}/${side.rule}${list ? `:${list}` : ""}{${braces.join(",")}}`;
+};
+
+// Shares as they are typed, one a query or key, so that they add up to `total`; empty: null. { error } where they do not fit.
+const sharesOf = (text, count, total, what) => {
+  if (!text.trim()) return null;
+  const found = text.trim().split(/[\s,;]+/).map(Number);
+  const sum = found.reduce((a, b) => a + b, 0);
+  if (found.length !== count || !found.every((share) => share >= 0 && share < Infinity) || !(sum > 0)) {
+    return { error: `shares of ${what} are ${count} numbers of 0 or more, not all of them 0` };
+  }
+  return found.map((share) => share * total / sum);
+};
+// What a side has beside its method: masses where its rule takes some (caps: factors, 1 in the mean), and a sink.
+const massesOf = (side) => {
+  const rows = sharesOf(state.queryShares, source.queries, source.queries, "queries");
+  const factors = side.rule === "capped" || side.rule === "online";
+  const bound = side.rule !== "free" && side.rule !== "prefix";
+  const columns = bound ? sharesOf(state.keyShares, source.keys, factors ? source.keys : source.queries, "keys") : null;
+  return { rows, columns, sink: side.sink > NO_SINK ? side.sink : null, error: rows?.error ?? columns?.error };
 };
 
 // ---- the address -----------------------------------------------------------------------------
@@ -73,9 +98,11 @@ const fragment = () => {
   }
   if (state.source === "paste") words.set("scores", state.paste);
   words.set("mask", state.mask);
+  for (const name of ["queryShares", "keyShares"]) if (state[name].trim()) words.set(name, state[name]);
   state.sides.forEach((side, index) => {
     if (index === 1 && !state.compare) return;
-    const parts = ["temperature", "order", ...RULES[side.rule].parts];
+    const beside = ["pairCap", "sink"].filter((name) => side[name] !== SIDE[name]);
+    const parts = ["temperature", "order", ...RULES[side.rule].parts, ...beside];
     words.set("ab"[index], [side.rule, ...parts.map((name) => `${name}:${round(side[name])}`)].join(" "));
   });
   return words.toString();
@@ -105,6 +132,7 @@ const readFragment = (text) => {
   }
   if (source === "paste") state.paste = (words.get("scores") ?? state.paste).slice(0, 20000);
   if (["none", "causal"].includes(words.get("mask"))) state.mask = words.get("mask");
+  for (const name of ["queryShares", "keyShares"]) state[name] = (words.get(name) ?? "").slice(0, 2000);
   state.compare = words.has("b");
   ["a", "b"].forEach((name, index) => {
     const [rule, ...parts] = (words.get(name) ?? "").split(" ");
@@ -290,6 +318,7 @@ const listenPoints = ({ ribbons }) => {
 // ---- one frame -------------------------------------------------------------------------------
 
 const capLines = (side) => {
+  if (state.keyShares.trim()) return []; // a line for every key by itself
   if (side.rule === "capped" || side.rule === "online") return [side.cap];
   const share = source.queries / source.keys;
   if (side.rule === "bounded") return [side.lower * share, side.upper * share];
@@ -307,7 +336,7 @@ const tellSide = (panel, plan) => {
   panel.word.title = plan.sentence ?? "";
   panel.rule.value = side.rule;
   for (const [key, { box, input, value }] of Object.entries(panel.sliders)) {
-    box.hidden = !(key === "temperature" || key === "order" || RULES[side.rule].parts.includes(key));
+    box.hidden = !(["temperature", "order", "pairCap", "sink"].includes(key) || RULES[side.rule].parts.includes(key));
     input.value = side[key];
     value.textContent = show(key, side[key]);
     input.setAttribute("aria-valuetext", value.textContent);
@@ -380,7 +409,9 @@ const solveAll = () => {
   library.setScores(source.scores);
   for (const { index } of shownSides()) {
     const method = methodOf(state.sides[index]);
-    plans[index] = { ...library.solve(index, method, source.queries, source.keys, state.mask === "causal" && source.square, CURVE), method };
+    const masses = massesOf(state.sides[index]);
+    const asked = { queries: source.queries, keys: source.keys, causal: state.mask === "causal" && source.square, masses };
+    plans[index] = { ...(masses.error ? { error: masses.error } : library.solve(index, method, asked, CURVE)), method, masses };
   }
 };
 
@@ -405,7 +436,9 @@ const frame = () => {
   solveAll();
   for (const panel of shownSides()) tellSide(panel, plans[panel.index]);
   redraw();
-  part("command").textContent = `otattn plan scores.npy --method '${methodOf(state.sides[0])}'`;
+  const { rows, columns, sink } = plans[0].masses;
+  part("command").textContent = `otattn plan scores.npy --method '${methodOf(state.sides[0])}'`
+    + `${rows ? " --row-mass queries.npy" : ""}${columns ? " --column-mass keys.npy" : ""}${sink === null ? "" : ` --sink ${tidy(sink)}`}`;
   speak();
   timings.push(performance.now() - begun);
   if (timings.length > 600) timings.shift();
@@ -478,6 +511,8 @@ const setControls = () => {
   part("sentence").value = state.sentence;
   part("paste").value = state.paste;
   part("mask").value = state.mask;
+  part("query-shares").value = state.queryShares;
+  part("key-shares").value = state.keyShares;
   part("compare").checked = state.compare;
   part("captured-head").value = state.captured;
   part("point-queries").value = state.points.queries.length;
@@ -496,6 +531,9 @@ const listen = () => {
   part("sentence").addEventListener("input", () => { state.sentence = part("sentence").value; if (modelReady) modelReady.then(readSentence); });
   part("paste").addEventListener("input", () => { state.paste = part("paste").value; readPaste(); });
   part("captured-head").addEventListener("change", () => { state.captured = Number(part("captured-head").value); useSource(); });
+  for (const [id, name] of [["query-shares", "queryShares"], ["key-shares", "keyShares"]]) {
+    part(id).addEventListener("input", () => { state[name] = part(id).value; touch(); });
+  }
   part("mask").addEventListener("change", () => { state.mask = part("mask").value; touch(); });
   part("compare").addEventListener("change", () => { state.compare = part("compare").checked; setControls(); touch(); });
   const cloud = () => {

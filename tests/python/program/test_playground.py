@@ -70,7 +70,12 @@ def compare(tab: Tab, side: int, tmp_path: Path) -> None:
     assert "error" not in shown, shown["error"]
     shape = shown["queries"], shown["keys"]
     np.save(tmp_path / "scores.npy", np.array(shown["scores"]).reshape(shape))
-    words = ["--causal"] if shown["causal"] else []
+    words: list[str | Path] = ["--causal"] if shown["causal"] else []
+    for flag, name in (("--row-mass", "rows"), ("--column-mass", "columns")):
+        if shown["masses"][name] is not None:
+            np.save(tmp_path / f"{name}.npy", np.array(shown["masses"][name], float))
+            words += [flag, tmp_path / f"{name}.npy"]
+    words += [] if shown["masses"]["sink"] is None else ["--sink", str(shown["masses"]["sink"])]
     plan = tmp_path / "plan.npy"
     words += ["-m", shown["method"], "--cpu", "portable", "--threads", "1", "--allow-partial", "-f", "--json"]
     found = json.loads(program("plan", tmp_path / "scores.npy", *words, "-o", plan))["certificate"]
@@ -80,6 +85,43 @@ def compare(tab: Tab, side: int, tmp_path: Path) -> None:
     for ours, theirs in (("primal", "primal"), ("entropy", "entropy"), ("receiverMax", "receiver_max")):
         assert math.isclose(shown["facts"][ours], found[theirs], rel_tol=TOLERANCE, abs_tol=TOLERANCE), ours
     assert shown["facts"]["rowError"] <= TOLERANCE
+
+
+SHARES = "&queryShares=" + ",".join(["2"] + ["1"] * 20) + "&keyShares=" + ",".join(["3", "0.5"] + ["1"] * 19)
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "shares"),
+    [
+        ("free temperature:0 order:0 pairCap:0.3", "relaxed temperature:0 order:0 strength:0 sink:0.5", ""),
+        ("capped temperature:0 order:10 cap:2 pairCap:0.4", "free temperature:0 order:20 sink:1", ""),
+        ("exact temperature:0 order:0", "capped temperature:0 order:0 cap:1.5", SHARES),
+        (
+            "bounded temperature:0 order:0 lower:0.5 upper:2",
+            "relaxed temperature:0 order:0 strength:0",
+            SHARES,
+        ),
+        ("free temperature:0 order:0", "exact temperature:0 order:0 pairCap:0.6", SHARES),
+    ],
+)
+def test_caps_sinks_and_masses_agree_with_the_program(
+    tab: Tab, a: str, b: str, shares: str, tmp_path: Path
+) -> None:
+    go(tab, f"source=captured&head=0{shares}&a={a}&b={b}")
+    compare(tab, 0, tmp_path)
+    compare(tab, 1, tmp_path)
+    command = tab.evaluate("document.getElementById('command').textContent")
+    assert ("--row-mass" in command) == bool(shares) and ("entry_cap=0.3" in command) == ("0.3" in a)
+    # The address keeps them.
+    assert tab.evaluate("fragment().includes('keyShares')") == bool(shares)
+    assert ("pairCap" in tab.evaluate("fragment()")) == ("pairCap" in a + b)
+    assert tab.complaints() == []
+
+
+def test_shares_that_do_not_fit_are_a_sentence(tab: Tab) -> None:
+    go(tab, "source=captured&head=0&keyShares=1,2&a=exact temperature:0 order:0")
+    said = tab.evaluate("document.querySelector('[data-side=\"A\"] .error').textContent")
+    assert said == "shares of keys are 21 numbers of 0 or more, not all of them 0."
 
 
 def test_page_is_one_file_below_three_megabytes() -> None:
