@@ -544,7 +544,7 @@ def test_man_pages(tmp_path: Path) -> None:
     assert {topic["name"].replace("-", " ").upper() for topic in table["topics"]} <= set(headings)
     if shutil.which("mandoc") is None:
         pytest.skip("no mandoc: apt-get install mandoc")
-    command = ["mandoc", "-T", "lint", "-W", "warning", *pages]
+    command = ["mandoc", "-T", "lint", "-W", "warning", *map(str, pages)]
     said = subprocess.run(command, capture_output=True, text=True, check=False).stdout
     # Pages are of a release, not of a day.
     assert [line for line in said.splitlines() if "missing date" not in line] == []
