@@ -373,10 +373,11 @@ LATENT = {"attn.q_latent_norm.hook_normalized": "attn.hook_q_latent",
 @pytest.mark.parametrize("name", NORMS)
 def test_norms_have_names(tmp_path: Path, name: str) -> None:
     """What every norm divides by and what it gives, and logits where each is edited."""
-    changes = {
+    known: dict[str, dict[str, Any]] = {
         "deepseek_v3": {"q_lora_rank": 12},
         "gpt_neox": {"use_parallel_residual": True},
-    }.get(name, {})
+    }
+    changes = known.get(name, {})
     model = make_family(tmp_path / "model", name, 2, **changes)
     ids = np.random.default_rng(3).integers(3, 53, size=(2, 17))
     np.save(tmp_path / "ids.npy", ids)
@@ -408,9 +409,10 @@ def test_norms_have_names(tmp_path: Path, name: str) -> None:
             answer(
                 tmp_path, "capture", "model", "--ids", "ids.npy", "--points", "logits", "--edit", edit, *out
             )
-            change: Change = lambda y, w=word, b=bias: (  # noqa: E731
-                1.5 * y if w == "normalized" else y / 1.5 if b is None else (y - b) / 1.5 + b
-            )
+
+            def change(y: Any, w: str = word, b: Any = bias) -> Any:
+                return 1.5 * y if w == "normalized" else y / 1.5 if b is None else (y - b) / 1.5 + b
+
             with norm.register_forward_hook(first_of(change)), torch.no_grad():
                 peer = model(torch.tensor(ids)).logits.numpy()
             logits = load_file(tmp_path / "run.safetensors")["logits"]

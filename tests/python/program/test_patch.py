@@ -118,7 +118,7 @@ def test_pages_and_figures(tmp_path: Path) -> None:
         found = answer(tmp_path, *words, "-f", "-o", "f.vl.json")
         figure = json.loads((tmp_path / "f.vl.json").read_text())
         drawn = figure["datasets"]["rows"]
-        values = found.get("restored", found.get("probability"))
+        values = found["probability"] if "restored" not in found else found["restored"]
         # Figure and numbering are the report's: rows by the layer that a state leaves, the last on top.
         lens = words[0] == "lens"
         assert found["layer"] == list(range(-1 if lens else 0, len(values) - (1 if lens else 0)))
