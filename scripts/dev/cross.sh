@@ -94,6 +94,7 @@ cross() {
         done
         step "cross-$target-commands" cross_commands "$target" "$runner"
     done
+    unset CCACHE_COMPILERCHECK # what the machine's own compiler makes next is another's
 }
 
 do_cross() {
