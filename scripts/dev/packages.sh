@@ -46,15 +46,16 @@ fresh_debian() {
 
 install_packages() {
     # What tests need stands in debian/tests/control, the packages apart.
-    local extra
+    local extra name files=()
+    for name in "${names[@]}"; do files+=("/packages/$(basename "$1/packages/${name}"_*.deb)"); done
     extra=$(sed -n 's/^Depends: //p' packaging/debian/tests/control | tr -d , | tr ' ' '\n' | grep -v otattn | sort -u | tr '\n' ' ')
     in_chroot "$1" apt-get update -q || return 1
-    # shellcheck disable=SC2046,SC2086
-    in_chroot "$1" apt-get install -y -q --no-install-recommends $extra $(printf '/packages/%s_*.deb ' "${names[@]}")
+    # shellcheck disable=SC2086
+    in_chroot "$1" apt-get install -y -q --no-install-recommends $extra "${files[@]}"
 }
 
 run_installed() {
-    as_root cp -r packaging/debian/tests "$1/packages/tests"
+    as_root cp -rT packaging/debian/tests "$1/packages/tests"
     in_chroot "$1" "/packages/tests/$2"
 }
 
