@@ -92,6 +92,10 @@ typedef struct ota_row_parameters {
     ota_entry_caps caps;      /* where the regulariser is capped */
     int64_t line;             /* the row, for its caps */
     double capacity;          /* online: the largest that a key begins with; 0 elsewhere */
+    /* Entmax of orders 1 to 2, of rows that are solved again and again: where -f is about, NAN nowhere; and the miss, relative
+     * to the mass, from which a step that squares it is the last. NULL: a row by itself. */
+    const double *threshold;
+    double close;
 } ota_row_parameters;
 
 /* What an online row may miss of its mass: rounding of its own sums, and of what earlier rows took from the capacities, which

@@ -17,6 +17,9 @@
  * all the mass would have. */
 static const double margin = 0.15;
 
+/* Misses of a row whose squares are below the rounding of scores, in f32 and f64. */
+static const double close_narrow = 1.0e-5, close_wide = 1.0e-8;
+
 typedef struct pass {
     ota_coupled *state;
     double t;
@@ -28,7 +31,9 @@ typedef struct pass {
 } pass;
 
 static pass pass_of(ota_coupled *state, double t) {
-    return (pass){.state = state, .t = t, .parameters = ota_coupled_rows(state, t)};
+    pass now = {.state = state, .t = t, .parameters = ota_coupled_rows(state, t)};
+    now.parameters.close = state->pass.narrow ? close_narrow : close_wide;
+    return now;
 }
 
 /* ---- memory ---------------------------------------------------------------------------------- */
@@ -102,7 +107,9 @@ static void take_keys(const pass *now, int64_t chunk, int64_t i, double floor) {
 
 /* ---- rows at g ------------------------------------------------------------------------------- */
 
-static void solve_list(const pass *now, int64_t chunk, int64_t i, ota_row_found *found) {
+/* `about` is where the threshold may lie, or NAN. */
+static void solve_list(const pass *now, int64_t chunk, int64_t i, double about,
+                       ota_row_found *found) {
     ota_coupled *state = now->state;
     ota_head *head = state->head;
     const ota_row_lists *lists = &state->lists;
@@ -112,6 +119,7 @@ static void solve_list(const pass *now, int64_t chunk, int64_t i, ota_row_found 
     ota_row_parameters parameters = now->parameters;
     for (int64_t k = 0; k < count; k++) h[k] = head->g[keys[k]];
     parameters.line = i;
+    parameters.threshold = &about;
     head->host.algebra->row_solve(&parameters, lists->scores + begin, h, count, head->mu[i],
                                   lists->weights + begin, found);
 }
@@ -151,7 +159,7 @@ static void begin_row(const pass *now, int64_t chunk, int64_t i, ota_row_found *
     const double sink = now->parameters.sink;
     const double least = (sink > top ? sink : top) - reach;
     take_keys(now, chunk, i, least - margin * reach);
-    solve_list(now, chunk, i, found);
+    solve_list(now, chunk, i, NAN, found);
     shrink(now, chunk, i, fmax(-found->potential - margin * reach, state->lists.bound[i]));
 }
 
@@ -160,10 +168,10 @@ static bool solve_row(const pass *now, int64_t chunk, int64_t i, ota_row_found *
     ota_coupled *state = now->state;
     ota_row_lists *lists = &state->lists;
     const double reach = reach_of(now, state->head->mu[i]);
-    solve_list(now, chunk, i, found);
+    solve_list(now, chunk, i, -state->head->f[i], found);
     if (lists->bound[i] + now->rise <= -found->potential) return false;
     take_keys(now, chunk, i, fmin(-found->potential, lists->bound[i]) - now->rise - margin * reach);
-    solve_list(now, chunk, i, found);
+    solve_list(now, chunk, i, -found->potential, found);
     return true;
 }
 

@@ -12,8 +12,8 @@
  * apart give nodes without links, which a shift in proportion to the residual keeps moving: one
  * null vector per component. The line search follows the sign of the slope, which decides for a
  * convex function and needs no values of D. Weights that are mostly 0 are kept as lists of keys (listed_semidual.c), whose
- * steps are taken by conjugate gradients. Where a few steps from the start do not pay,
- * entropy is approached through falling temperatures and Tsallis by interior.c. */
+ * steps are taken by conjugate gradients, through falling temperatures where the last one is low. Where steps do not pay,
+ * entropy is approached through falling temperatures of stored weights and Tsallis by interior.c. */
 #include "coupled.h"
 
 #include <string.h>
@@ -28,9 +28,11 @@ enum {
     DIRECT_STEPS = 8,  /* steps before the direct attempt must have paid */
     CONJUGATE_STEPS = 400,
     EXCHANGES = 12,
-    PATIENCE = 6, /* steps that must halve the residual, or column updates join in */
-    STALLED = 40, /* steps near the solution without half the residual: rounding is left */
-    REFUSALS = 3  /* times the final row update may disagree with a residual that is met */
+    ROUGH_EXCHANGES = 2, /* the same of a model that is far from the solution, on lists of keys */
+    PATIENCE = 6,        /* steps that must halve the residual, or column updates join in */
+    OTHER_PATIENCE = 10, /* or another way is tried, which takes as long as 50 steps on lists */
+    STALLED = 40,        /* steps near the solution without half the residual: rounding is left */
+    REFUSALS = 3         /* times the final row update may disagree with a residual that is met */
 };
 
 /* Slopes that end the line search, relative to the first. */
@@ -40,6 +42,11 @@ static const double near_residual = 1.0e-6;
 /* A stage above the final temperature is left at this residual. */
 static const double stage_residual = 0.1;
 static const double cooling = 0.4;
+/* From here on the quadratic model says which keys rest at their kinks. A stage on lists ends here: from farther off the
+ * next one takes more steps than this one saves. */
+static const double rough_residual = 0.01;
+/* Stages on lists begin here, in units of the range of the scores. */
+static const double first_stage = 0.02;
 /* Rounds of softmax before steps on lists end here. */
 static const double soft_residual = 0.03;
 /* Shift in units of residual times mean curvature: first, least, largest. */
@@ -282,7 +289,9 @@ static void find_direction(newton *n) {
     }
     form_system(n);
     solve_free(n);
-    for (int exchange = 0; rule->kink != NULL && exchange < EXCHANGES; exchange++) {
+    const bool rough = state->semidual == &ota_listed_semidual && n->residual > rough_residual;
+    const int most = rule->kink == NULL ? 0 : rough ? ROUGH_EXCHANGES : EXCHANGES;
+    for (int exchange = 0; exchange < most; exchange++) {
         int64_t changes = 0;
         memcpy(n->search, n->direction, (size_t)state->pass.columns * sizeof *n->search);
         multiply(n);
@@ -401,12 +410,6 @@ static bool gives_way(const ota_coupled *state) {
            (state->interior.matrix != NULL || state->head->scores.tried);
 }
 
-/* The interior point of many keys is dear. Penalised keys without weight have no slope, and it serves them better. */
-static bool is_patient(const ota_coupled *state) {
-    return state->pass.columns >= LARGE &&
-           !ota_rule_is(ota_head_rule(state->head), OTA_RULE_PENALISED);
-}
-
 /* Steps on lists go on where they halve the residual every other time. */
 static bool lists_pay(const newton *n, const progress *kept, int64_t taken) {
     return n->state->semidual == &ota_listed_semidual && n->residual <= stage_residual &&
@@ -423,6 +426,7 @@ static ota_outcome iterate(newton *n, double t, double enough, int64_t most, ota
     double marker = INFINITY;
     int refused = 0;
     bool alternate = false;
+    const int patience = gives_way(state) ? OTHER_PATIENCE : PATIENCE;
     n->t = t;
     head->found.temperature = t;
     evaluate(n);
@@ -441,7 +445,7 @@ static ota_outcome iterate(newton *n, double t, double enough, int64_t most, ota
         *stopped = ota_coupled_tick(state, head->found.rounds, n->residual);
         if (*stopped != OTA_OK) return OTA_STOPPED;
         head->found.rounds++;
-        if (taken % PATIENCE == PATIENCE - 1) {
+        if (taken % patience == patience - 1) {
             alternate = n->residual > 0.5 * marker;
             marker = n->residual;
         }
@@ -467,33 +471,46 @@ static ota_outcome cool(newton *n, ota_status *stopped) {
     return outcome;
 }
 
-/* Potentials of softmax at a lower temperature, whose weights fall off over about the same range of scores. */
-static bool soften(newton *n, ota_status *stopped) {
+/* Potentials for entmax at temperature `of`: those of softmax at a lower one, whose weights fall off over about the same
+ * range of scores. Leaves their residual. */
+static void soften(newton *n, double of, ota_status *stopped) {
     ota_coupled *state = n->state;
     const ota_head *head = state->head;
-    const double t = head->tau / (1.0 + 2.5 * (head->row.order - 1.0));
+    const double t = of / (1.0 + 2.5 * (head->row.order - 1.0));
     const ota_domain domain = state->pass.domain;
     state->pass.domain = OTA_DOMAIN_LOG;
     for (int round = 0; round < SOFT_ROUNDS && *stopped == OTA_OK; round++) {
         ota_row_pass(state, t, 1.0);
-        const double residual = ota_column_residual(state);
+        n->residual = ota_column_residual(state);
         ota_update_columns(state, t, 1.0);
-        if (!(residual > soft_residual)) break;
-        *stopped = ota_coupled_tick(state, head->found.rounds, residual);
+        if (!(n->residual > soft_residual)) break;
+        *stopped = ota_coupled_tick(state, head->found.rounds, n->residual);
     }
     state->pass.domain = domain;
-    return *stopped == OTA_OK;
 }
 
-/* Steps on lists of the keys that may get weight. */
+/* Steps on lists of the keys that may get weight, at falling temperatures where softmax says that the last one is low: the
+ * interior point, which knows no temperature too low, is dear for many keys. */
 static ota_outcome run_on_lists(newton *n, ota_status *stopped) {
     ota_coupled *state = n->state;
     const ota_head *head = state->head;
+    const bool dear = state->pass.columns >= LARGE;
+    const int64_t most = dear ? LISTED_STEPS : DIRECT_STEPS;
+    double t = head->tau;
     state->semidual = &ota_listed_semidual;
-    ota_row_lists_begin(state);
-    if (!head->warm && !soften(n, stopped)) return OTA_STOPPED;
+    if (!head->warm) soften(n, t, stopped);
+    if (dear && !head->warm && n->residual > stage_residual) {
+        t = fmax(t, first_stage * head->scores.range);
+        soften(n, t, stopped);
+    }
+    if (*stopped != OTA_OK) return OTA_STOPPED;
     drop_constant(state, head->g);
-    const int64_t most = is_patient(state) ? LISTED_STEPS : DIRECT_STEPS;
+    for (; t > head->tau; t *= cooling) {
+        ota_row_lists_begin(state);
+        const ota_outcome outcome = iterate(n, t, rough_residual, most, stopped);
+        if (outcome != OTA_MET) return outcome;
+    }
+    ota_row_lists_begin(state);
     return iterate(n, head->tau, head->settings->stop.tolerance, most, stopped);
 }
 

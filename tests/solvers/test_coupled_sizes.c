@@ -204,8 +204,9 @@ static void lists_of_keys(void **unused) {
     static const char *const methods[] = {"entmax:1.5/exact", "sparsemax/exact",
                                           "entmax:1.25/exact", "entmax:1.5/capped:1.4",
                                           "sparsemax/relaxed:0.6"};
-    /* Steps on lists alone take 12 at most; those of relaxed columns, whose keys without weight have no slope, go on otherwise. */
-    enum { QUERIES = 260, KEYS = 300, MOST_STEPS = 48 };
+    /* Steps on lists alone take 12 at most. Keys of relaxed columns without weight have no slope: up to forty steps are taken
+     * before the plan is found otherwise, which takes as long as fifty. */
+    enum { QUERIES = 260, KEYS = 300, LISTED_STEPS = 12, MOST_STEPS = 80 };
     for (size_t k = 0; k < sizeof methods / sizeof methods[0]; k++) {
         for (double temperature = 2.0; temperature > 0.1; temperature *= 0.3) {
             head h = set_head(QUERIES, KEYS, 660 + k);
@@ -221,7 +222,8 @@ static void lists_of_keys(void **unused) {
                 assert_int_equal(run(&h, methods[k], "auto", temperature, 1e-9), OTA_OK);
                 assert_string_equal(h.result.solver, "newton");
                 check_conditions(&h, 1e-9);
-                spec_check("LIT-11", (double)h.result.rounds, MOST_STEPS);
+                spec_check("LIT-11", (double)h.result.rounds,
+                           strstr(methods[k], "relaxed") == NULL ? LISTED_STEPS : MOST_STEPS);
                 if (threads == 1)
                     memcpy(first, h.p, sizeof *first * QUERIES * KEYS);
                 else

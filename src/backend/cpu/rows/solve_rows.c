@@ -19,7 +19,6 @@
  * f32. */
 static const double threshold_accuracy = sizeof(real) == sizeof(double) ? 1.0e-16 : 1.0e-9;
 static const double threshold_near = sizeof(real) == sizeof(double) ? 0.0 : 1.0e-6;
-
 static void fill(real *p, int64_t count, double value) {
     for (int64_t j = 0; j < count; j++) p[j] = (real)value;
 }
@@ -119,6 +118,11 @@ static void entmax_row(const ota_row_parameters *parameters, const real *s, cons
     const double sink_x = has_sink ? (parameters->sink - shift) * k : 0.0;
     threshold_search search = threshold_begin(mu, power, (double)count + (has_sink ? 1.0 : 0.0));
     search.near = power < 2.0 ? 0.0 : threshold_near;
+    if (parameters->threshold != NULL && power >= 1.0) {
+        const double guess = (*parameters->threshold - shift) * k;
+        if (guess > search.low && guess < search.high) search.t = guess;
+        if (power >= 2.0) search.near = parameters->close;
+    }
     ota_powers_operands row = {
         .s = s, .h = h, .count = count, .shift = (real)shift, .k = slope, .p = power};
     double first, second;
