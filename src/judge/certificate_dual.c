@@ -186,7 +186,7 @@ static double capped_potential(ota_judge_head *k, double mu) {
 }
 
 /* The best f of the row at hand for the potentials g: a row update. Tsallis levels are found by
- * Newton's method inside a bracket. */
+ * Newton's method inside a bracket, which is halved where a step has not halved the miss. */
 static double best_row_potential(ota_judge_head *k, double mu) {
     if (k->method.capped) return capped_potential(k, mu);
     int64_t count = 0;
@@ -219,7 +219,14 @@ static double best_row_potential(ota_judge_head *k, double mu) {
         if (below > 0.0) low -= step;
         if (above < 0.0) high += step;
     }
-    double f = high;
+    /* Weights rise with f, so that a key without weight at the highest has none at the best one. */
+    int64_t left = 0;
+    for (int64_t c = 0; c < count && k->method.custom == NULL; c++) {
+        k->gather[left] = k->gather[c];
+        left += weight(k, k->gather[c] + high) > 0.0;
+    }
+    if (k->method.custom == NULL) count = left;
+    double f = high, missed = INFINITY;
     for (int iteration = 0; iteration < 200 && high - low > DBL_EPSILON * fabs(high); iteration++) {
         if (ota_watch_ends(&k->watch, count)) break;
         double rise = 0.0;
@@ -228,20 +235,23 @@ static double best_row_potential(ota_judge_head *k, double mu) {
             const double p = weight(k, k->gather[c] + f);
             if (!(p > 0.0)) continue;
             ota_judge_add(&sum, p);
-            rise += k->method.custom == NULL
-                        ? pow(p, 2.0 - k->method.order) / k->method.tau
-                        : k->method.custom->slope(k->method.custom->user,
-                                                  (k->gather[c] + f) / k->method.tau) /
-                              k->method.tau;
+            const double x = (k->gather[c] + f) / k->method.tau;
+            rise +=
+                (k->method.custom == NULL ? p / (1.0 + (k->method.order - 1.0) * x)
+                                          : k->method.custom->slope(k->method.custom->user, x)) /
+                k->method.tau;
         }
         const double excess = ota_judge_total(sum);
-        if (fabs(excess) <= 4.0 * DBL_EPSILON * mu) break;
+        /* The rounding of so many weights; the dual, which is largest here, loses its square. */
+        if (fabs(excess) <= 64.0 * DBL_EPSILON * mu) break;
         if (excess > 0.0)
             high = f;
         else
             low = f;
         f -= excess / rise;
-        if (!(f > low && f < high) || iteration % 4 == 3) f = low + 0.5 * (high - low);
+        const bool slow = !(fabs(excess) < 0.5 * missed);
+        missed = slow ? INFINITY : fabs(excess);
+        if (!(f > low && f < high) || slow) f = low + 0.5 * (high - low);
     }
     return f;
 }

@@ -461,11 +461,25 @@ static ota_outcome iterate(newton *n, double t, double enough, int64_t most, ota
     }
 }
 
+/* A temperature times this is as far as the weights of a row fall off in the scores: (p / mu)^(alpha - 1) has no unit. */
+static double reach_of_mass(const ota_coupled *state) {
+    const ota_head *head = state->head;
+    double rows = 0.0, mass = 0.0;
+    if (head->settings->ranks != NULL) return 1.0;
+    for (int64_t i = 0; i < state->pass.rows; i++) {
+        rows += head->mu[i] > 0.0 ? 1.0 : 0.0;
+        mass += head->mu[i];
+    }
+    const double reach = rows > 0.0 ? pow(mass / rows, head->row.order - 1.0) : 1.0;
+    return reach > 0.0 && reach < INFINITY ? reach : 1.0;
+}
+
 /* Falling temperatures. */
 static ota_outcome cool(newton *n, ota_status *stopped) {
     const ota_head *head = n->state->head;
     ota_outcome outcome = OTA_MET;
-    for (double t = head->scores.range; t > head->tau && outcome == OTA_MET; t *= cooling) {
+    for (double t = head->scores.range / reach_of_mass(n->state);
+         t > head->tau && outcome == OTA_MET; t *= cooling) {
         outcome = iterate(n, t, stage_residual, STAGE_STEPS, stopped);
     }
     return outcome;
@@ -476,7 +490,7 @@ static ota_outcome cool(newton *n, ota_status *stopped) {
 static void soften(newton *n, double of, ota_status *stopped) {
     ota_coupled *state = n->state;
     const ota_head *head = state->head;
-    const double t = of / (1.0 + 2.5 * (head->row.order - 1.0));
+    const double t = of * reach_of_mass(state) / (1.0 + 2.5 * (head->row.order - 1.0));
     const ota_domain domain = state->pass.domain;
     state->pass.domain = OTA_DOMAIN_LOG;
     for (int round = 0; round < SOFT_ROUNDS && *stopped == OTA_OK; round++) {
@@ -500,7 +514,7 @@ static ota_outcome run_on_lists(newton *n, ota_status *stopped) {
     state->semidual = &ota_listed_semidual;
     if (!head->warm) soften(n, t, stopped);
     if (dear && !head->warm && n->residual > stage_residual) {
-        t = fmax(t, first_stage * head->scores.range);
+        t = fmax(t, first_stage * head->scores.range / reach_of_mass(state));
         soften(n, t, stopped);
     }
     if (*stopped != OTA_OK) return OTA_STOPPED;

@@ -236,11 +236,44 @@ static void lists_of_keys(void **unused) {
     }
 }
 
+/* The plan of masses c at temperature t c^(1 - alpha) is c times that of masses 1 at t, and takes as many steps. */
+static void masses_have_no_unit(void **unused) {
+    (void)unused;
+    enum { N = 160 };
+    static const struct {
+        const char *method;
+        double order;
+    } cases[] = {{"sparsemax/exact", 2.0}, {"entmax:1.5/exact", 1.5}};
+    static const double unit = 1.0 / N;
+    for (size_t k = 0; k < sizeof cases / sizeof cases[0]; k++) {
+        for (double temperature = 0.3; temperature > 1e-3; temperature *= 0.1) {
+            head one = set_head(N, N, 680), small = set_head(N, N, 680);
+            double *mass = numbers(N);
+            for (int64_t i = 0; i < N; i++) mass[i] = unit;
+            small.problem.row_mass = ota_array_of(mass, OTA_F64, 1, 1, 1, N);
+            small.problem.column_mass = small.problem.row_mass;
+            const double colder = temperature * pow(unit, 1.0 - cases[k].order);
+            assert_int_equal(run(&one, cases[k].method, "auto", temperature, 1e-9), OTA_OK);
+            assert_int_equal(run(&small, cases[k].method, "auto", colder, 1e-9), OTA_OK);
+            double apart = 0.0;
+            for (int64_t e = 0; e < (int64_t)N * N; e++)
+                apart = fmax(apart, fabs(small.p[e] / unit - one.p[e]));
+            print_message("%s at %.2g: %d and %d steps, %.2g apart\n", cases[k].method, temperature,
+                          (int)one.result.rounds, (int)small.result.rounds, apart);
+            spec_check("LIT-11", apart, 1e-6);
+            spec_check("LIT-11", (double)small.result.rounds, (double)one.result.rounds + 2.0);
+            free(mass);
+            free_head(&one);
+            free_head(&small);
+        }
+    }
+}
+
 TEST_FILE(test_coupled_sizes) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(without_a_hessian),  cmocka_unit_test(peeled),
         cmocka_unit_test(peeled_to_rounding), cmocka_unit_test(many_pairs),
-        cmocka_unit_test(lists_of_keys),
+        cmocka_unit_test(lists_of_keys),      cmocka_unit_test(masses_have_no_unit),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
