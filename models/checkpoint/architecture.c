@@ -24,7 +24,8 @@ static bool is_in_gguf(const ota_architecture *row) {
 const ota_architecture *ota_architecture_named(const char *name, bool gguf) {
     const ota_architecture *row;
     for (int i = 0; (row = ota_architecture_at(i)) != NULL; i++)
-        if (strcmp(gguf ? row->name : row->model_type, name) == 0 && (!gguf || is_in_gguf(row)))
+        if (gguf ? is_in_gguf(row) && strcmp(row->name, name) == 0
+                 : row->model_type != NULL && strcmp(row->model_type, name) == 0)
             return row;
     return NULL;
 }
@@ -34,7 +35,7 @@ void ota_architecture_list(bool gguf, char *text, size_t size) {
     size_t at = 0;
     text[0] = '\0';
     for (int i = 0; (row = ota_architecture_at(i)) != NULL && at < size; i++) {
-        if (gguf && !is_in_gguf(row)) continue;
+        if (gguf ? !is_in_gguf(row) : row->model_type == NULL) continue;
         const int written = ota_snprintf(text + at, size - at, "%s%s", at > 0 ? ", " : "",
                                          gguf ? row->name : row->model_type);
         if (written < 0) return;

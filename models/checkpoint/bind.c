@@ -425,6 +425,16 @@ static ota_status bind_twice(binder *b) {
                             "%s: holds no tensor \"rope_factors_short.weight\", and rotary "
                             "positions are longrope's",
                             ota_path_end(model->path));
+    for (int64_t k = 0; status == OTA_OK && k < model->config.layers; k++) {
+        const ota_weight *w = model->blocks[k].weights;
+        const bool apart =
+            ota_weight_present(&w[OTA_EXPAND_KEY]) && ota_weight_present(&w[OTA_EXPAND_VALUE]);
+        if (ota_weight_present(&w[OTA_LATENT]) && !ota_weight_present(&w[OTA_EXPAND]) && !apart)
+            status = ota_refuse(b->error, OTA_EMISMATCH,
+                                "%s: holds neither \"blk.%lld.attn_kv_b.weight\" nor attn_k_b and "
+                                "attn_v_b",
+                                ota_path_end(model->path), (long long)k);
+    }
     if (status != OTA_OK) return status;
     model->vectors = malloc((size_t)(b->vector_elements + 1) * sizeof *model->vectors);
     if (model->vectors == NULL)

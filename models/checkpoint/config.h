@@ -31,8 +31,10 @@ typedef enum ota_size {
     OTA_SIZE_MIXED,      /* heads x value width */
     OTA_SIZE_QUERY_RANK, /* latent attention: of queries, and of keys and values */
     OTA_SIZE_KEY_RANK,
-    OTA_SIZE_LATENT,   /* key rank + rotary width */
-    OTA_SIZE_EXPANDED, /* heads x (head width - rotary width + value width) */
+    OTA_SIZE_LATENT,         /* key rank + rotary width */
+    OTA_SIZE_EXPANDED,       /* heads x (head width - rotary width + value width) */
+    OTA_SIZE_EXPANDED_KEY,   /* key rank x what is not rotated, of one head */
+    OTA_SIZE_EXPANDED_VALUE, /* value width x key rank */
     OTA_SIZE_INNER,
     OTA_SIZE_EXPERTS,
     OTA_SIZE_CHOSEN, /* experts of a token */
@@ -119,6 +121,7 @@ typedef struct ota_expert_config {
     int64_t chosen; /* for a token */
     int64_t groups; /* of which a token's experts come from some alone; 0: no groups */
     int64_t groups_chosen;
+    int64_t gating;     /* gguf: 2 says sigmoid, 1 and 0 softmax */
     int64_t group_best; /* a group counts as its largest weight, or as the sum of its 2 largest */
     int64_t first;      /* no layer before it is a mixture */
     int64_t period;     /* only each so many-th is; 0: all */
@@ -152,7 +155,8 @@ typedef struct ota_local_config {
 /* Latent attention: queries, or keys and values, are made from fewer numbers, which a norm stands before. The last numbers of a head
  * are rotated, and those of keys are the same in all heads. sizes[OTA_SIZE_KEY_RANK] is 0 elsewhere. */
 typedef struct ota_latent_config {
-    int64_t plain; /* of a head's numbers, which are not rotated */
+    int64_t plain; /* of a head's numbers, which are not rotated; gguf files: 0, and these say it */
+    int64_t key_width, value_width; /* of a head; 0: as of other attention */
     double epsilon;
 } ota_latent_config;
 
@@ -216,6 +220,8 @@ typedef enum ota_role {
     OTA_LATENT_BIAS,
     OTA_LATENT_NORM,
     OTA_EXPAND,     /* of which this makes, head by head, the rest of keys and values */
+    OTA_EXPAND_KEY, /* or these two, in newer gguf files: of keys [in, out], of values [out, in] */
+    OTA_EXPAND_VALUE,
     OTA_QUERY_NORM, /* of each head, or of all as one row, before rotary positions */
     OTA_KEY_NORM,
     OTA_OUTPUT,
@@ -393,7 +399,7 @@ typedef struct ota_row_list {
 enum { OTA_LISTS_MOST = 8 };
 
 typedef struct ota_architecture {
-    const char *name, *model_type; /* general.architecture of gguf, and of hub files */
+    const char *name, *model_type; /* general.architecture of gguf, and of hub files; NULL: none */
     const char *outer_type;        /* of hub files whose text_config it is; NULL: none */
     const char *const *prefixes;   /* of hub tensor names, tried in order, NULL at the end */
     unsigned traits;               /* OTA_ARCH_ bits */

@@ -41,6 +41,10 @@ static ota_status finish_experts(ota_config *config, const char *path, ota_error
         return ota_refuse_at(error, path, 0, "each token has %lld of %lld experts",
                              (long long)experts->chosen, (long long)all);
     sizes[OTA_SIZE_CHOSEN] = experts->chosen;
+    if (experts->gating == 2) {
+        experts->sigmoid = true;
+        experts->group_best = 2;
+    }
     if (sizes[OTA_SIZE_EXPERT_INNER] == 0) sizes[OTA_SIZE_EXPERT_INNER] = sizes[OTA_SIZE_INNER];
     if (sizes[OTA_SIZE_SHARED_INNER] == 0)
         sizes[OTA_SIZE_SHARED_INNER] = experts->shared * sizes[OTA_SIZE_EXPERT_INNER];
@@ -62,6 +66,15 @@ static ota_status finish_experts(ota_config *config, const char *path, ota_error
 /* A head of latent attention is what is not rotated and what is. */
 static ota_status finish_latent(ota_config *config, const char *path, ota_error *error) {
     const ota_rope_scaling *scaling = &config->rope.scaling;
+    if (config->latent.value_width > 0) config->value_width = config->latent.value_width;
+    if (config->latent.plain == 0)
+        config->latent.plain =
+            (config->latent.key_width > 0 ? config->latent.key_width : config->head_width) -
+            config->rotary_width;
+    if (config->latent.plain < 1 || config->value_width < 1)
+        return ota_refuse_at(error, path, 0,
+                             "%lld numbers of a head are rotated, and it has no more",
+                             (long long)config->rotary_width);
     config->head_width = config->latent.plain + config->rotary_width;
     if (config->kv_heads != 0 && config->kv_heads != config->heads)
         return ota_refuse_at(error, path, 0, "latent attention has as many key heads as heads");
@@ -205,6 +218,8 @@ ota_status ota_config_finish(const ota_architecture *architecture, ota_config *c
     sizes[OTA_SIZE_MIXED] = config->heads * config->value_width;
     sizes[OTA_SIZE_LATENT] = sizes[OTA_SIZE_KEY_RANK] + config->rotary_width;
     sizes[OTA_SIZE_EXPANDED] = config->heads * (config->latent.plain + config->value_width);
+    sizes[OTA_SIZE_EXPANDED_KEY] = sizes[OTA_SIZE_KEY_RANK] * config->latent.plain;
+    sizes[OTA_SIZE_EXPANDED_VALUE] = config->value_width * sizes[OTA_SIZE_KEY_RANK];
     sizes[OTA_SIZE_ONE] = 1;
     sizes[OTA_SIZE_HEAD] = config->head_width;
     sizes[OTA_SIZE_HEADS] = config->heads;

@@ -251,7 +251,14 @@ static ota_status read_scaling(const pair_reader *r, ota_rope_scaling *scaling) 
         scaling->kind = OTA_ROPE_PLAIN;
     scaling->factor = factor != NULL ? factors[0] : factors[1];
     /* Programs of that format multiply yarn's own number by the factor of the file. */
-    if (scaling->kind == OTA_ROPE_YARN)
+    if (scaling->kind == OTA_ROPE_YARN && ota_architecture_has(r->architecture, OTA_ARCH_LATENT)) {
+        /* Those of latent attention put it into the factor of scores: finish_latent. */
+        double multiplier = 0;
+        status = read_real(r, "rope.scaling.yarn_log_multiplier", &multiplier);
+        if (status != OTA_OK) return status;
+        scaling->scale_all = 10 * multiplier;
+        scaling->attention = 1;
+    } else if (scaling->kind == OTA_ROPE_YARN)
         scaling->attention = attention * (1 + 0.1 * log(scaling->factor > 1 ? scaling->factor : 1));
     else if (scaling->kind == OTA_ROPE_LONG)
         scaling->attention = attention;

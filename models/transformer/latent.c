@@ -55,6 +55,44 @@ static ota_status norm_latent(ota_session *s, int64_t layer, ota_role role, ota_
     return ota_session_norm_at(s, point, layer, &norm);
 }
 
+/* A head's matrix [rows, columns] of those of all. */
+static ota_weight head_of(const ota_weight *all, int64_t head, int64_t rows, int64_t columns) {
+    ota_weight one = *all;
+    one.rows = rows;
+    one.columns = columns;
+    one.data += head * (all->columns / all->type->block * all->type->bytes);
+    if (one.values != NULL) one.values += head * all->columns;
+    return one;
+}
+
+/* Where keys and values have matrices apart, those of keys [in, out]. */
+static void expand_heads(ota_session *s, const ota_weight *w, int64_t rows) {
+    enum { HEADS = 16 };
+    const ota_config *config = &s->model->config;
+    const int64_t rank = config->sizes[OTA_SIZE_KEY_RANK], plain = config->latent.plain;
+    const int64_t value = config->value_width;
+    for (int64_t first = 0; first < config->heads; first += HEADS) {
+        ota_weight matrices[2 * HEADS];
+        ota_product products[2 * HEADS];
+        const int64_t count = 2 * ota_int_min(HEADS, config->heads - first);
+        for (int64_t k = 0; k < count; k++) {
+            const int64_t head = first + k / 2;
+            const bool keys = k % 2 == 0;
+            matrices[k] = keys ? head_of(&w[OTA_EXPAND_KEY], head, rank, plain)
+                               : head_of(&w[OTA_EXPAND_VALUE], head, value, rank);
+            matrices[k].input_major = keys;
+            products[k] = (ota_product){.weight = &matrices[k],
+                                        .x = s->buffers.latent,
+                                        .x_stride = config->sizes[OTA_SIZE_LATENT],
+                                        .n = rows,
+                                        .y = s->buffers.expanded + head * (plain + value) +
+                                             (keys ? 0 : plain),
+                                        .y_stride = config->sizes[OTA_SIZE_EXPANDED]};
+        }
+        ota_linears(s, products, count);
+    }
+}
+
 ota_status ota_session_project_latent(ota_session *s, int64_t layer, const float *h, int64_t rows) {
     const int64_t *size = s->model->config.sizes;
     const ota_weight *w = s->model->blocks[layer].weights;
@@ -74,8 +112,11 @@ ota_status ota_session_project_latent(ota_session *s, int64_t layer, const float
     ota_linear(s, &w[OTA_LATENT], &w[OTA_LATENT_BIAS], h, width, rows, s->buffers.latent, latent);
     status = norm_latent(s, layer, OTA_LATENT_NORM, OTA_POINT_SCALE_KEY_LATENT, latent);
     if (status != OTA_OK) return status;
-    ota_linear(s, &w[OTA_EXPAND], NULL, s->buffers.latent, latent, rows, s->buffers.expanded,
-               size[OTA_SIZE_EXPANDED]);
+    if (ota_weight_present(&w[OTA_EXPAND]))
+        ota_linear(s, &w[OTA_EXPAND], NULL, s->buffers.latent, latent, rows, s->buffers.expanded,
+                   size[OTA_SIZE_EXPANDED]);
+    else
+        expand_heads(s, w, rows);
     latent_job j = {.session = s, .rows = rows};
     ota_session_parallel(s, ota_int_ceil_div(rows, ROWS_PER_TASK), part_expanded, &j);
     return OTA_OK;

@@ -96,6 +96,64 @@ static const ota_tensor_row v3_rows[] = {
      OTA_SIZE_NONE, OTA_OF_MIXTURE, OTA_ALONE, NULL},
 };
 
+/* llama.cpp's files of both. */
+static const ota_config_key gguf_keys[] = {
+    ROTARY_KEYS,
+    /* What is cached there has one key for all heads. */
+    ALWAYS(INTEGER, kv_heads, 0),
+    INTEGER(NULL, "attention.key_length_mla", AT(latent.key_width), MOST_WIDTH, 0, 0),
+    INTEGER(NULL, "attention.value_length_mla", AT(latent.value_width), MOST_WIDTH, 0, 0),
+    INTEGER(NULL, "attention.kv_lora_rank", SIZE(KEY_RANK), MOST_WIDTH, 0, OTA_REQUIRED),
+    INTEGER(NULL, "attention.q_lora_rank", SIZE(QUERY_RANK), MOST_WIDTH, 0, 0),
+    ALWAYS(REAL, latent.epsilon, 1e-6),
+    INTEGER(NULL, "expert_count", SIZE(EXPERTS), MOST_EXPERTS, 0, OTA_REQUIRED),
+    INTEGER(NULL, "expert_used_count", AT(experts.chosen), MOST_EXPERTS, 0, OTA_REQUIRED),
+    INTEGER(NULL, "expert_shared_count", AT(experts.shared), MOST_EXPERTS, 0, OTA_REQUIRED),
+    INTEGER(NULL, "expert_feed_forward_length", SIZE(EXPERT_INNER), MOST_INNER, 0, OTA_REQUIRED),
+    {NULL, NULL, "leading_dense_block_count", OTA_KEY_INTEGER, AT(experts.first), 0, MOST_LAYERS, 0,
+     0},
+    {NULL, NULL, "expert_gating_func", OTA_KEY_INTEGER, AT(experts.gating), 1, 2, 0, 1},
+    INTEGER(NULL, "expert_group_count", AT(experts.groups), MOST_EXPERTS, 0, 0),
+    INTEGER(NULL, "expert_group_used_count", AT(experts.groups_chosen), MOST_EXPERTS, 0, 0),
+    ALWAYS(INTEGER, experts.group_best, 1),
+    REAL(NULL, "expert_weights_scale", experts.factor, 0, 0),
+    TRUTH(NULL, "expert_weights_norm", experts.normalised, false),
+};
+
+#define GGUF_ROW(role, word, rows, columns, flags)                                                 \
+    { role, NULL, word ".weight", OTA_SIZE_##rows, OTA_SIZE_##columns, flags, OTA_ALONE, NULL }
+#define BLOCK "blk.%lld."
+static const ota_tensor_row gguf_rows[] = {
+    GGUF_ROW(OTA_EMBED, "token_embd", VOCABULARY, WIDTH, OTA_TIED_MAY_MISS),
+    GGUF_ROW(OTA_NORM_1, BLOCK "attn_norm", WIDTH, NONE, 0),
+    GGUF_ROW(OTA_QUERY, BLOCK "attn_q", QUERY, WIDTH, OTA_OF_FULL_QUERY),
+    GGUF_ROW(OTA_QUERY_DOWN, BLOCK "attn_q_a", QUERY_RANK, WIDTH, OTA_OF_QUERY_RANK),
+    GGUF_ROW(OTA_QUERY_DOWN_NORM, BLOCK "attn_q_a_norm", QUERY_RANK, NONE, OTA_OF_QUERY_RANK),
+    GGUF_ROW(OTA_QUERY, BLOCK "attn_q_b", QUERY, QUERY_RANK, OTA_OF_QUERY_RANK),
+    GGUF_ROW(OTA_LATENT, BLOCK "attn_kv_a_mqa", LATENT, WIDTH, 0),
+    GGUF_ROW(OTA_LATENT_NORM, BLOCK "attn_kv_a_norm", KEY_RANK, NONE, 0),
+    GGUF_ROW(OTA_EXPAND, BLOCK "attn_kv_b", EXPANDED, KEY_RANK, OTA_MAY_MISS),
+    GGUF_ROW(OTA_EXPAND_KEY, BLOCK "attn_k_b", HEADS, EXPANDED_KEY, OTA_MAY_MISS | OTA_RESHAPED),
+    GGUF_ROW(OTA_EXPAND_VALUE, BLOCK "attn_v_b", HEADS, EXPANDED_VALUE,
+             OTA_MAY_MISS | OTA_RESHAPED),
+    GGUF_ROW(OTA_OUTPUT, BLOCK "attn_output", WIDTH, MIXED, 0),
+    GGUF_ROW(OTA_NORM_2, BLOCK "ffn_norm", WIDTH, NONE, 0),
+    GGUF_ROW(OTA_UP, BLOCK "ffn_up", INNER, WIDTH, OTA_OF_DENSE),
+    GGUF_ROW(OTA_GATE, BLOCK "ffn_gate", INNER, WIDTH, OTA_OF_DENSE),
+    GGUF_ROW(OTA_DOWN, BLOCK "ffn_down", WIDTH, INNER, OTA_OF_DENSE),
+    GGUF_ROW(OTA_ROUTER, BLOCK "ffn_gate_inp", EXPERTS, WIDTH, OTA_OF_MIXTURE),
+    {OTA_ROUTER_CORRECTION, NULL, BLOCK "exp_probs_b.bias", OTA_SIZE_EXPERTS, OTA_SIZE_NONE,
+     OTA_OF_MIXTURE | OTA_MAY_MISS, OTA_ALONE, NULL},
+    GGUF_ROW(OTA_SHARED_UP, BLOCK "ffn_up_shexp", SHARED_INNER, WIDTH, OTA_OF_MIXTURE),
+    GGUF_ROW(OTA_SHARED_GATE, BLOCK "ffn_gate_shexp", SHARED_INNER, WIDTH, OTA_OF_MIXTURE),
+    GGUF_ROW(OTA_SHARED_DOWN, BLOCK "ffn_down_shexp", WIDTH, SHARED_INNER, OTA_OF_MIXTURE),
+    GGUF_ROW(OTA_EXPERT_GATE, BLOCK "ffn_gate_exps", EXPERT_INNER, WIDTH, OTA_OF_MIXTURE),
+    GGUF_ROW(OTA_EXPERT_UP, BLOCK "ffn_up_exps", EXPERT_INNER, WIDTH, OTA_OF_MIXTURE),
+    GGUF_ROW(OTA_EXPERT_DOWN, BLOCK "ffn_down_exps", WIDTH, EXPERT_INNER, OTA_OF_MIXTURE),
+    GGUF_ROW(OTA_FINAL_NORM, "output_norm", WIDTH, NONE, 0),
+    GGUF_ROW(OTA_HEAD, "output", VOCABULARY, WIDTH, OTA_TIED_MAY_MISS),
+};
+
 static const char *const prefixes[] = {"model.", "", NULL};
 
 #define DEEPSEEK_TRAITS (OTA_ARCH_RMS | OTA_ARCH_ROTARY | OTA_ARCH_GATED | OTA_ARCH_LATENT)
@@ -108,5 +166,12 @@ const ota_architecture ota_deepseek_family[] = {
      .keys = {LIST(base_keys), LIST(v2_keys)}, .rows = {LIST(rows), LIST(v2_rows)}},
     {DEEPSEEK("deepseek_v3"), .traits = DEEPSEEK_TRAITS, .keys = {LIST(base_keys), LIST(v3_keys)},
      .rows = {LIST(rows), LIST(v3_rows)}},
+    /* Hub files call it deepseek_v2 or deepseek_v3. */
+    {.name = "deepseek2",
+     .prefixes = prefixes,
+     .activation = OTA_SILU,
+     .traits = DEEPSEEK_TRAITS | OTA_ARCH_INTERLEAVED_GGUF,
+     .keys = {LIST(gguf_keys)},
+     .rows = {LIST(gguf_rows)}},
     {0},
 };

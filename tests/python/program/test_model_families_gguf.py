@@ -34,6 +34,9 @@ FAMILIES = {
     "qwen2_moe": ("qwen2moe", False),
     "qwen3_moe": ("qwen3moe", False),
     "gpt_oss": ("gpt-oss", False),
+    "deepseek_v2": ("deepseek2", False),
+    "deepseek_v3": ("deepseek2", False),
+    "deepseek_v3_apart": ("deepseek2", False),
     "falcon": ("falcon", False),
     "falcon_groups": ("falcon", False),
     "t5": ("t5encoder", False),
@@ -89,7 +92,14 @@ def tensors_of(name: str, model: Any, folder: Path) -> dict[str, np.ndarray]:
     found: dict[str, np.ndarray] = {}
     experts: dict[str, dict[int, np.ndarray]] = {}
     for tensor, data in load_file(folder / "model.safetensors").items():
-        if ".experts." in tensor and name in ("mixtral", "qwen2_moe", "qwen3_moe"):
+        if tensor.endswith("e_score_correction_bias"):
+            found[f"blk.{tensor.split('.')[2]}.exp_probs_b.bias"] = data
+        elif name.endswith("apart") and ".kv_b_proj." in tensor:
+            layer, plain = tensor.split(".")[2], config.qk_nope_head_dim
+            both = data.reshape(config.num_attention_heads, plain + config.v_head_dim, config.kv_lora_rank)
+            found[f"blk.{layer}.attn_k_b.weight"] = np.ascontiguousarray(both[:, :plain].swapaxes(1, 2))
+            found[f"blk.{layer}.attn_v_b.weight"] = np.ascontiguousarray(both[:, plain:])
+        elif ".experts." in tensor and name.startswith(("mixtral", "qwen2_moe", "qwen3_moe", "deepseek")):
             before, after = tensor.split(".experts.")
             number, rest = after.split(".", 1)
             experts.setdefault(f"{before}.experts.{rest}", {})[int(number)] = data
@@ -123,6 +133,38 @@ def tensors_of(name: str, model: Any, folder: Path) -> dict[str, np.ndarray]:
     return found
 
 
+def add_latent(writer: Any, name: str, config: Any) -> None:
+    """Files with matrices apart cache what is behind the norm, so their heads are as wide as that."""
+    width, rotated = config.qk_nope_head_dim + config.qk_rope_head_dim, config.qk_rope_head_dim
+    apart = name.endswith("apart")
+    writer.add_head_count_kv(1 if apart else config.num_attention_heads)
+    writer.add_key_length(config.kv_lora_rank + rotated if apart else width)
+    writer.add_value_length(config.kv_lora_rank if apart else config.v_head_dim)
+    if apart:
+        writer.add_key_length_mla(width)
+        writer.add_value_length_mla(config.v_head_dim)
+    writer.add_rope_dimension_count(rotated)
+    writer.add_layer_norm_rms_eps(config.rms_norm_eps)
+    writer.add_kv_lora_rank(config.kv_lora_rank)
+    if config.q_lora_rank:
+        writer.add_q_lora_rank(config.q_lora_rank)
+    writer.add_leading_dense_block_count(config.first_k_dense_replace)
+    writer.add_expert_count(getattr(config, "num_local_experts", 0) or config.n_routed_experts)
+    writer.add_expert_used_count(config.num_experts_per_tok)
+    writer.add_expert_shared_count(config.n_shared_experts)
+    writer.add_expert_feed_forward_length(config.moe_intermediate_size)
+    writer.add_expert_weights_scale(config.routed_scaling_factor)
+    if name == "deepseek_v2":
+        if config.topk_method == "group_limited_greedy":
+            writer.add_expert_group_count(config.n_group)
+            writer.add_expert_group_used_count(config.topk_group)
+        return
+    writer.add_expert_weights_norm(config.norm_topk_prob)
+    writer.add_expert_gating_func(gguf.ExpertGatingFuncType.SIGMOID)
+    writer.add_expert_group_count(config.n_group)
+    writer.add_expert_group_used_count(config.topk_group)
+
+
 def write(path: Path, name: str, model: Any) -> None:
     config = model.config
     writer = gguf.GGUFWriter(path, FAMILIES[name][0])
@@ -148,6 +190,8 @@ def write(path: Path, name: str, model: Any) -> None:
     elif name in ("gpt_neox", "bloom", "roberta", "distilbert", "modernbert") or name.startswith("falcon"):
         found = (getattr(config, key, None) for key in ("layer_norm_epsilon", "norm_eps", "layer_norm_eps"))
         writer.add_layer_norm_eps(next((epsilon for epsilon in found if epsilon), 1e-12))
+    elif name.startswith("deepseek"):
+        add_latent(writer, name, config)
     else:
         writer.add_head_count_kv(config.num_key_value_heads)
         writer.add_key_length(width)
@@ -164,7 +208,10 @@ def write(path: Path, name: str, model: Any) -> None:
         writer.add_causal_attention(False)
     elif rope:
         writer.add_rope_freq_base(rope["rope_theta"])
-        writer.add_rope_dimension_count(int(width * rope.get("partial_rotary_factor", 1.0)))
+        if not name.startswith("deepseek"):
+            writer.add_rope_dimension_count(int(width * rope.get("partial_rotary_factor", 1.0)))
+        elif rope["rope_type"] == "yarn":
+            writer.add_rope_scaling_yarn_log_mul(0.1 * rope["mscale_all_dim"])
         if rope["rope_type"] == "yarn":
             writer.add_rope_scaling_type(gguf.RopeScalingType.YARN)
             writer.add_rope_scaling_factor(rope["factor"])
@@ -215,6 +262,9 @@ SETTINGS: dict[str, dict[str, Any]] = {
     },
     "qwen3_moe": {"norm_topk_prob": True, "decoder_sparse_step": 1, "mlp_only_layers": []},
     "gpt_oss": {"swiglu_limit": 7.0, "swiglu_alpha": 1.702},
+    "deepseek_v2": {"attention_bias": False, "mlp_bias": False, "q_lora_rank": None},
+    "deepseek_v3": {"attention_bias": False, "rope_interleave": True, "q_lora_rank": 12},
+    "deepseek_v3_apart": {"attention_bias": False, "rope_interleave": True},
     "falcon": {
         "new_decoder_architecture": False,
         "multi_query": True,
@@ -257,13 +307,18 @@ def test_family_from_gguf(tmp_path: Path, name: str) -> None:
             "rope_type": "yarn", "rope_theta": 900.0, "factor": 4.0, "original_max_position_embeddings": 32,
             "truncate": True,
         }  # fmt: skip
+    elif name.startswith("deepseek"):
+        changes["rope_parameters"] = {
+            "rope_type": "yarn", "rope_theta": 900.0, "factor": 4.0, "original_max_position_embeddings": 32,
+            "mscale": 0.7, "mscale_all_dim": 0.7,
+        }  # fmt: skip
     elif name not in ("bloom", "gpt_neox", *HEADLESS):
         changes["rope_parameters"] = {"rope_type": "default", "rope_theta": 900.0}
     if name == "gemma2":
         # The format says it by the number of layers alone.
         changes["query_pre_attn_scalar"] = 16
         changes["head_dim"] = 16
-    family = {"falcon_groups": "falcon", "t5_gated": "t5"}.get(name, name)
+    family = {"falcon_groups": "falcon", "t5_gated": "t5", "deepseek_v3_apart": "deepseek_v3"}.get(name, name)
     model = make_model(tmp_path / "model", family, 3, **changes)
     write(tmp_path / "model.gguf", name, model)
     ids = np.random.default_rng(1).integers(3, VOCABULARY, size=(2, 33))
@@ -336,3 +391,15 @@ def test_longrope_from_gguf(tmp_path: Path) -> None:
     write_with({})
     done = run(tmp_path, "info", "model.gguf")
     assert done.returncode == 4 and b'holds no tensor "rope_factors_short.weight"' in done.stderr
+
+
+def test_latent_attention_without_half_of_its_matrices(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = make_model(tmp_path / "model", "deepseek_v3", 3, attention_bias=False)
+    whole = tensors_of
+    lack = lambda *given: {k: x for k, x in whole(*given).items() if k != "blk.1.attn_v_b.weight"}  # noqa: E731
+    monkeypatch.setitem(globals(), "tensors_of", lack)
+    write(tmp_path / "model.gguf", "deepseek_v3_apart", model)
+    done = run(tmp_path, "info", "model.gguf")
+    assert done.returncode in (4, 5) and b'neither "blk.1.attn_kv_b.weight" nor' in done.stderr, done
