@@ -290,7 +290,8 @@ static void coupled_rows_task(void *context, int64_t piece, int worker) {
 
 /* sum += factor part, part = 0. */
 static void move_part(const ota_cpu_device *device, real *part, int64_t count, double factor,
-                      double *sum) {
+                      bool folded, double *sum) {
+    if (!folded) memset(sum, 0, (size_t)count * sizeof *sum);
     KERNELS(device)->accumulate(part, count, factor, sum);
     memset(part, 0, (size_t)count * sizeof *part);
 }
@@ -304,15 +305,71 @@ static void scale_part(const real *from, int64_t count, double factor, real *to)
         for (int64_t k = 0; k < count; k++) to[k] = (real)(factor * (double)from[k]);
 }
 
-/* The only part of a sum, rounded as a sum in f64 would be. */
+/* Rows of a gradient: the sum in f64 and the part in T that joins it; with nothing in the sum an array of T gets what
+ * that would round to. */
 static void put_part(const ota_array *to, const tile_head *h, int64_t first, int64_t rows,
-                     real *part, double factor) {
+                     const ota_tile_part *is, real *part, double factor, double *sum) {
     if (!ota_array_present(to)) return;
     const int64_t width = to->size[3];
+    if (is->folded || to->type != REAL_TYPE) {
+        move_part(h->run->device, part, rows * width, factor, is->folded, sum);
+        ota_unpack_rows_f64(to, h->batch, h->head, first, rows, sum, width);
+        return;
+    }
     real *placed = dense_rows(to, h->batch, h->head, first);
-    real *scaled = placed != NULL ? placed : part;
-    scale_part(part, rows * width, factor, scaled);
+    scale_part(part, rows * width, factor, placed != NULL ? placed : part);
     if (placed == NULL) unpack_rows(to, h->batch, h->head, first, rows, part, width);
+}
+
+/* The gradients of a tile of keys join their sums. */
+static void fold_keys(const tile_head *h, int64_t from, int64_t keys) {
+    const ota_cpu_device *device = h->run->device;
+    const ota_gradients *want = h->run->want;
+    ota_tile_workspace *workspace = h->workspace;
+    ota_tile_part *is = &workspace->key_tiles[from / OTA_KEY_TILE];
+    const int64_t width = device->resolved->width, values = device->values_width;
+    if (ota_array_present(&want->keys))
+        move_part(device, (real *)workspace->keys_part + from * width, keys * width, h->rate,
+                  is->folded, workspace->keys_sum + from * width);
+    if (ota_array_present(&want->values))
+        move_part(device, (real *)workspace->values_part + from * values, keys * values, 1.0,
+                  is->folded, workspace->values_sum + from * values);
+    *is = (ota_tile_part){.folded = true};
+}
+
+static void finish_keys_task(void *context, int64_t piece, int worker) {
+    const tile_head *h = context;
+    const ota_cpu_device *device = h->run->device;
+    const ota_gradients *want = h->run->want;
+    ota_tile_workspace *workspace = h->workspace;
+    const int64_t width = device->resolved->width, values = device->values_width;
+    int64_t from, to;
+    (void)worker;
+    ota_tile_piece(device->resolved->keys, h->run->space->cuts, OTA_KEY_TILE, piece, &from, &to);
+    for (; from < to; from += OTA_KEY_TILE) {
+        const ota_tile_part *is = &workspace->key_tiles[from / OTA_KEY_TILE];
+        const int64_t keys = ota_int_min(OTA_KEY_TILE, to - from);
+        if (!h->alone) {
+            fold_keys(h, from, keys);
+            continue;
+        }
+        put_part(&want->keys, h, from, keys, is, (real *)workspace->keys_part + from * width,
+                 h->rate, workspace->keys_sum + from * width);
+        put_part(&want->values, h, from, keys, is, (real *)workspace->values_part + from * values,
+                 1.0, workspace->values_sum + from * values);
+    }
+}
+
+static void finish_queries_task(void *context, int64_t piece, int worker) {
+    const tile_head *h = context;
+    const ota_resolved *r = h->run->device->resolved;
+    ota_tile_workspace *workspace = h->workspace;
+    int64_t first, last;
+    (void)worker;
+    ota_tile_piece(r->queries, h->run->space->cuts, OTA_TILE_ROWS, piece, &first, &last);
+    put_part(&h->run->want->queries, h, first, last - first, &workspace->query_pieces[piece],
+             (real *)workspace->queries_part + first * r->width, h->rate,
+             workspace->queries_sum + first * r->width);
 }
 
 /* One tile of keys against the rows [first, last). */
@@ -323,32 +380,34 @@ static void key_tile(const tile_head *h, ota_tile_worker *w, int64_t from, int64
     const ota_gradients *want = h->run->want;
     const ota_tile_workspace *workspace = h->workspace;
     const int64_t width = r->width, values = device->values_width;
-    const bool of_keys = ota_array_present(&want->keys),
-               of_values = ota_array_present(&want->values);
+    real *keys_part = (real *)workspace->keys_part + from * width;
+    real *values_part = (real *)workspace->values_part + from * values;
+    ota_tile_part *is = &workspace->key_tiles[from / OTA_KEY_TILE];
     const ota_head_masks *masks = &workspace->masks;
     tile_terms terms = {r, h->batch, h->head, 0};
-    ota_gradient_block block = {.keys = (const real *)h->keys + from * width,
-                                .packed_keys = (const real *)h->packed->packed_keys + from * width,
-                                .packed_values =
-                                    (const real *)workspace->packed_values + from * values,
-                                .key_count = keys,
-                                .width = width,
-                                .values_width = values,
-                                .first = from,
-                                .scale = (real)r->scale,
-                                .c = (real)(OTA_LOG2_E / h->tau),
-                                .terms = masks->terms ? score_terms : NULL,
-                                .terms_context = &terms,
-                                .keys_grad = of_keys ? w->keys_grad : NULL,
-                                .values_grad = of_values ? w->values_grad : NULL,
-                                .scratch = w->scratch};
+    ota_gradient_block block = {
+        .keys = (const real *)h->keys + from * width,
+        .packed_keys = (const real *)h->packed->packed_keys + from * width,
+        .packed_values = (const real *)workspace->packed_values + from * values,
+        .key_count = keys,
+        .width = width,
+        .values_width = values,
+        .first = from,
+        .scale = (real)r->scale,
+        .c = (real)(OTA_LOG2_E / h->tau),
+        .terms = masks->terms ? score_terms : NULL,
+        .terms_context = &terms,
+        .keys_grad = ota_array_present(&want->keys) ? keys_part : NULL,
+        .values_grad = ota_array_present(&want->values) ? values_part : NULL,
+        .scratch = w->scratch};
     if (h->job != NULL) {
         block.key_advantage = (const real *)workspace->key_advantage + from;
         block.key_bias =
             h->job->state.biased ? (const real *)h->job->space->own->bias + from : NULL;
     }
-    int64_t blocks = 0;
     for (int64_t at = first; at < last; at += OTA_ROW_BLOCK) {
+        if (is->count == OTA_FOLD_BLOCKS) fold_keys(h, from, keys);
+        is->count++;
         terms.first = at;
         block.pairs = pairs_from(masks, at);
         block.rows = ota_int_min(OTA_ROW_BLOCK, last - at);
@@ -358,25 +417,13 @@ static void key_tile(const tile_head *h, ota_tile_worker *w, int64_t from, int64
         block.end = workspace->end + at;
         block.shift = (const real *)workspace->shift + at;
         block.advantage = (const real *)workspace->advantage + at;
-        block.queries_grad = ota_array_present(&want->queries)
-                                 ? (real *)w->queries_grad + (at - first) * width
-                                 : NULL;
+        block.queries_grad =
+            ota_array_present(&want->queries) ? (real *)workspace->queries_part + at * width : NULL;
         if (h->paired)
             ota_tile_gradient_of_pairs(h, &block, at);
         else
             KERNELS(device)->gradient(&block);
-        if (h->direct || (++blocks % OTA_FOLD_BLOCKS != 0 && at + OTA_ROW_BLOCK < last)) continue;
-        if (of_keys)
-            move_part(device, w->keys_grad, keys * width, h->rate,
-                      workspace->keys_sum + from * width);
-        if (of_values)
-            move_part(device, w->values_grad, keys * values, 1.0,
-                      workspace->values_sum + from * values);
     }
-    if (!h->direct) return;
-    put_part(&want->keys, h, from, keys, w->keys_grad, h->rate);
-    put_part(&want->values, h, from, keys, w->values_grad, 1.0);
-    put_part(&want->queries, h, first, last - first, w->queries_grad, h->rate);
 }
 
 static void unit_task(void *context, int64_t piece, int worker) {
@@ -386,24 +433,34 @@ static void unit_task(void *context, int64_t piece, int worker) {
     ota_tile_worker *w = &h->run->space->workers[worker];
     const int64_t cuts = h->run->space->cuts, width = r->width;
     int64_t first, last, from, to;
-    ota_tile_piece(r->queries, cuts, OTA_TILE_ROWS, (piece + h->step) % cuts, &first, &last);
+    const int64_t piece_of_queries = (piece + h->step) % cuts;
+    ota_tile_piece(r->queries, cuts, OTA_TILE_ROWS, piece_of_queries, &first, &last);
     ota_tile_piece(r->keys, cuts, OTA_KEY_TILE, piece, &from, &to);
     if (ota_interrupted(&r->settings) != OTA_OK) return;
-    const size_t bytes = sizeof(real);
-    memset(w->queries_grad, 0, (size_t)((last - first) * width) * bytes);
-    /* A tile leaves its sums behind as zeros. */
-    const size_t keys = (size_t)ota_int_min(OTA_KEY_TILE, to - from);
-    memset(w->keys_grad, 0, keys * (size_t)width * bytes);
-    memset(w->values_grad, 0, keys * (size_t)device->values_width * bytes);
-    int64_t tiles = 0;
+    const ota_tile_workspace *workspace = h->workspace;
+    real *queries_part = (real *)workspace->queries_part + first * width;
+    const int64_t values = device->values_width;
+    if (h->step == 0) {
+        /* Pieces of keys and of queries meet every unit of the first step once. */
+        const size_t keys = (size_t)(to - from);
+        memset(queries_part, 0, (size_t)((last - first) * width) * sizeof(real));
+        memset((real *)workspace->keys_part + from * width, 0, keys * (size_t)width * sizeof(real));
+        memset((real *)workspace->values_part + from * values, 0,
+               keys * (size_t)values * sizeof(real));
+    }
+    ota_tile_part *is = &workspace->query_pieces[piece_of_queries];
     for (int64_t at = from; at < to; at += OTA_KEY_TILE) {
+        if (is->count == OTA_FOLD_TILES) {
+            move_part(device, queries_part, (last - first) * width, h->rate, is->folded,
+                      workspace->queries_sum + first * width);
+            *is = (ota_tile_part){.folded = true};
+        }
+        is->count++;
         key_tile(h, w, at, ota_int_min(OTA_KEY_TILE, to - at), first, last);
-        if (h->direct || (++tiles % OTA_FOLD_TILES != 0 && at + OTA_KEY_TILE < to)) continue;
-        move_part(device, w->queries_grad, (last - first) * width, h->rate,
-                  h->workspace->queries_sum + first * width);
     }
 }
 
 const ota_tile_tasks WORD(ota_tile_tasks) = {
-    pack_task, rows_task, coupled_rows_task, unit_task, place_keys, place_rows,
+    pack_task,           rows_task,        coupled_rows_task, unit_task,
+    finish_queries_task, finish_keys_task, place_keys,        place_rows,
 };

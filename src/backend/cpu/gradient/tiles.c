@@ -92,7 +92,8 @@ static int64_t cuts_of(const ota_resolved *r) {
         1, ota_int_min(MOST_CUTS, ota_int_min(r->queries / LEAST_ROWS, r->keys / OTA_KEY_TILE)));
 }
 
-static void take_workspace(ota_cpu_device *device, ota_tile_workspace *workspace, bool coupled) {
+static void take_workspace(ota_cpu_device *device, ota_tile_workspace *workspace, int64_t cuts,
+                           bool coupled) {
     const ota_resolved *r = device->resolved;
     ota_arena *a = device->arena;
     const size_t real = ota_device_real(device), number = sizeof(double);
@@ -105,6 +106,12 @@ static void take_workspace(ota_cpu_device *device, ota_tile_workspace *workspace
     workspace->end = ota_arena_take(a, (size_t)n, sizeof *workspace->end);
     ota_take_head_masks(a, r, real, &workspace->masks);
     workspace->queries_sum = ota_arena_take_rows(a, n, width, number);
+    workspace->queries_part = ota_arena_take_rows(a, n, width, real);
+    workspace->keys_part = ota_arena_take_rows(a, m, width, real);
+    workspace->values_part = ota_arena_take_rows(a, m, values, real);
+    workspace->query_pieces = ota_arena_take(a, (size_t)cuts, sizeof *workspace->query_pieces);
+    workspace->key_tiles =
+        ota_arena_take(a, (size_t)ota_int_ceil_div(m, OTA_KEY_TILE), sizeof *workspace->key_tiles);
     if (device->strategy == OTA_STRATEGY_FUSED_PAIRS) {
         const size_t pair = sizeof(uint32_t);
         const int64_t depth = (width + 1) / 2, values_depth = (values + 1) / 2;
@@ -126,20 +133,12 @@ static void take_workspace(ota_cpu_device *device, ota_tile_workspace *workspace
     workspace->values_sum = ota_arena_take_rows(a, m, values, number);
 }
 
-static void take_worker(ota_cpu_device *device, ota_tile_worker *w, int64_t cuts) {
-    const ota_resolved *r = device->resolved;
-    ota_arena *a = device->arena;
-    const size_t real = ota_device_real(device);
-    int64_t first, last;
-    ota_tile_piece(r->queries, cuts, OTA_TILE_ROWS, 0, &first, &last);
+static void take_worker(ota_cpu_device *device, ota_tile_worker *w) {
     w->scratch =
-        ota_arena_take(a,
+        ota_arena_take(device->arena,
                        (size_t)OTA_GRADIENT_SCRATCH +
                            (device->strategy == OTA_STRATEGY_FUSED_PAIRS ? OTA_PAIRS_GRADIENT : 0),
-                       real);
-    w->queries_grad = ota_arena_take_rows(a, last - first, r->width, real);
-    w->keys_grad = ota_arena_take_rows(a, OTA_KEY_TILE, r->width, real);
-    w->values_grad = ota_arena_take_rows(a, OTA_KEY_TILE, device->values_width, real);
+                       ota_device_real(device));
 }
 
 struct ota_tile_space *ota_tiles_lay_out(ota_cpu_device *device, ota_arena *a, int head_workers) {
@@ -158,12 +157,12 @@ struct ota_tile_space *ota_tiles_lay_out(ota_cpu_device *device, ota_arena *a, i
         coupled ? head_workers : ota_int_min(device->worker_count, device->packed_count);
     for (int64_t k = 0; k < workspace_count; k++) {
         ota_tile_workspace workspace = {0};
-        take_workspace(device, &workspace, coupled);
+        take_workspace(device, &workspace, cuts, coupled);
         if (placed) workspaces[k] = workspace;
     }
     for (int k = 0; k < device->worker_count; k++) {
         ota_tile_worker worker = {0};
-        take_worker(device, &worker, cuts);
+        take_worker(device, &worker);
         if (placed) scratch[k] = worker;
     }
     if (placed) *space = (struct ota_tile_space){cuts, workspaces, scratch};
@@ -206,30 +205,19 @@ static void run_query_head(tile_head *h, ota_gradient_task *rows) {
     h->tau = ota_head_temperature(r, h->head);
     h->sink = ota_head_sink(r, h->head);
     h->rate = r->scale / h->tau;
+    for (int64_t piece = 0; piece < cuts; piece++)
+        h->workspace->query_pieces[piece] = (ota_tile_part){0};
+    for (int64_t tile = 0; tile < ota_int_ceil_div(r->keys, OTA_KEY_TILE); tile++)
+        h->workspace->key_tiles[tile] = (ota_tile_part){.folded = !h->alone};
     h->workspace->masks.head = -1;
     (h->wide ? ota_find_head_masks_f64 : ota_find_head_masks_f32)(r, h->batch, h->head, r->keys,
                                                                   &h->workspace->masks);
-    if (!h->direct) clear(h->workspace->queries_sum, r->queries, r->width);
     tasks_of(h->wide)->place_rows(h);
     ota_parallel(device->pool, cuts, rows, h);
     for (h->step = 0; h->step < cuts; h->step++)
         ota_parallel(device->pool, cuts, tasks_of(h->wide)->unit, h);
-    if (!h->direct) put_sum(&h->run->want->queries, h->batch, h->head, h->workspace->queries_sum);
-}
-
-/* One unit of one tile of keys and of blocks that are folded at its end, and gradients in T. */
-static bool has_one_part(const tile_run *run) {
-    const ota_resolved *r = run->device->resolved;
-    const ota_gradients *want = run->want;
-    const ota_array *const all[] = {&want->queries, &want->keys, &want->values};
-    for (size_t k = 0; k < sizeof all / sizeof all[0]; k++) {
-        if (ota_array_present(all[k]) &&
-            all[k]->type != (ota_device_is_wide(run->device) ? OTA_F64 : OTA_F32))
-            return false;
-    }
-    return r->heads == r->key_heads && run->space->cuts == 1 && r->keys > 0 &&
-           r->keys <= OTA_KEY_TILE && r->queries > 0 &&
-           r->queries <= OTA_FOLD_BLOCKS * OTA_ROW_BLOCK;
+    ota_parallel(device->pool, cuts, tasks_of(h->wide)->finish_queries, h);
+    ota_parallel(device->pool, cuts, tasks_of(h->wide)->finish_keys, h);
 }
 
 static void run_key_head(tile_run *run, int64_t index, int workspace) {
@@ -242,11 +230,11 @@ static void run_key_head(tile_run *run, int64_t index, int workspace) {
                    .batch = index / r->key_heads,
                    .key_head = index % r->key_heads,
                    .wide = ota_device_is_wide(device),
-                   .direct = has_one_part(run)};
+                   .alone = group == 1};
     h.paired = wants_pairs(run, h.batch, h.key_head);
     tasks_of(h.wide)->place_keys(&h);
     ota_parallel(device->pool, 2, tasks_of(ota_device_is_wide(device))->pack, &h);
-    if (!h.direct) {
+    if (!h.alone) {
         clear(h.workspace->keys_sum, r->keys, r->width);
         clear(h.workspace->values_sum, r->keys, device->values_width);
     }
@@ -254,7 +242,7 @@ static void run_key_head(tile_run *run, int64_t index, int workspace) {
         h.head = h.key_head * group + k;
         run_query_head(&h, tasks_of(ota_device_is_wide(device))->rows);
     }
-    if (h.direct) return;
+    if (h.alone) return;
     put_sum(&run->want->keys, h.batch, h.key_head, h.workspace->keys_sum);
     put_sum(&run->want->values, h.batch, h.key_head, h.workspace->values_sum);
 }

@@ -10,8 +10,15 @@
 
 /* Pieces of queries are multiples of this: even shares of the work matter more than whole blocks of rows. */
 enum { OTA_TILE_ROWS = 16 };
-/* Blocks of rows, and tiles of keys, whose parts of a gradient are added in T before they join the sums in f64. */
+/* Blocks of rows, and tiles of keys, whose parts of a gradient are added in T before they join the sums in f64. A
+ * gradient of no more parts than that has no other sum. */
 enum { OTA_FOLD_BLOCKS = 16, OTA_FOLD_TILES = 8 };
+
+/* What was added in T of the gradients of a tile of keys, or of a piece of queries. */
+typedef struct ota_tile_part {
+    int64_t count; /* blocks of rows, or tiles of keys, since it was last folded */
+    bool folded;   /* the sums in f64 have some of it */
+} ota_tile_part;
 
 /* One key head at work; T = the plan's type, whose packed keys and values lie in the device's packed of the
  * same number. */
@@ -22,6 +29,9 @@ typedef struct ota_tile_workspace {
     int64_t *begin, *end;          /* [queries]                                         */
     double *queries_sum;           /* [queries][width]                                  */
     double *keys_sum, *values_sum; /* [keys][width], [keys][values_width]            */
+    void *queries_part;            /* T, what the sums do not have yet, of the same shapes */
+    void *keys_part, *values_part;
+    ota_tile_part *query_pieces, *key_tiles; /* [cuts], [tiles of keys] */
     /* Plans with `pairs`: left sides, and right sides in pairs of rows or keys; panels of values. */
     uint32_t *queries_left, *upstream_left, *queries_right, *upstream_right, *keys_right;
     uint32_t *value_panels;
@@ -31,9 +41,7 @@ typedef struct ota_tile_workspace {
 
 /* Scratch of one worker. */
 typedef struct ota_tile_worker {
-    void *scratch;                 /* OTA_GRADIENT_SCRATCH                           */
-    void *queries_grad;            /* [rows of a piece][width]                       */
-    void *keys_grad, *values_grad; /* [OTA_KEY_TILE][width], [..][values_width]      */
+    void *scratch; /* OTA_GRADIENT_SCRATCH */
 } ota_tile_worker;
 
 struct ota_tile_space {
@@ -69,9 +77,9 @@ typedef struct tile_head {
     ota_packed_kv *packed;
     int64_t batch, key_head, head;
     int64_t step;
-    bool paired;                 /* this head is */
-    bool wide;                   /* T = double */
-    bool direct;                 /* every sum has one part, which is written as it is */
+    bool paired; /* this head is */
+    bool wide;   /* T = double */
+    bool alone;  /* no other head has a part in the gradients of its keys, which are put */
     double tau, sink, rate;      /* rate = scale / tau */
     const ota_backward_job *job; /* coupled columns: their potentials and multipliers; else NULL */
     /* T [rows][width], finite: the caller's where they can be read as they lie, else the workspace's */
@@ -84,7 +92,7 @@ typedef struct tile_terms {
 } tile_terms;
 
 typedef struct ota_tile_tasks {
-    ota_gradient_task *pack, *rows, *coupled_rows, *unit;
+    ota_gradient_task *pack, *rows, *coupled_rows, *unit, *finish_queries, *finish_keys;
     void (*place_keys)(tile_head *h), (*place_rows)(tile_head *h);
 } ota_tile_tasks;
 
