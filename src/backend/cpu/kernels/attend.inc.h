@@ -41,7 +41,7 @@ static void panel_products(const element *q, const element *panel, int64_t rows,
 
 /* One entry a row; what is found for a tile first, then the running values of the row. */
 typedef struct attend_state {
-    real tile_top[OTA_ROW_BLOCK]; /* largest x of the tile */
+    vec lanes[OTA_ROW_BLOCK]; /* largest x of the tile, then sums of weights, of every lane */
     real tile_sum[OTA_ROW_BLOCK];
     real shift[OTA_ROW_BLOCK];   /* the new maximum, 0 where there is none yet */
     real rescale[OTA_ROW_BLOCK]; /* a */
@@ -118,7 +118,7 @@ static inline bool keys_of_row(const attend_block *b, const score_tile *x, int64
     return *low < *high && !(has_masks(&b->pairs) && x->states[row] == KEYS_SHUT);
 }
 
-static ALWAYS_INLINE real row_top(const real *x, bool whole, int64_t low, int64_t high) {
+static ALWAYS_INLINE vec row_top(const real *x, bool whole, int64_t low, int64_t high) {
     vec top = vec_set(NO_SCORE);
     if (whole) {
         UNROLL for (int64_t j = 0; j < OTA_KEY_TILE; j += LANES) {
@@ -129,19 +129,43 @@ static ALWAYS_INLINE real row_top(const real *x, bool whole, int64_t low, int64_
             top = vec_max(top, lanes_between(vec_load(x + j), j, low, high));
         }
     }
-    return vec_reduce_max(top);
+    return top;
 }
 
-static ALWAYS_INLINE real row_weights(real *x, bool whole, int64_t low, int64_t high, vec shift,
-                                      vec factor) {
+/* x <- 2^((x - shift) factor) of `count` vectors, a constant, step by step: a chain is as long as some 50 others are wide. */
+static ALWAYS_INLINE void weights_abreast(int count, vec shift, vec factor, real *x, vec *p) {
+    vec t[ABREAST], n[ABREAST];
+    UNROLL for (int k = 0; k < count; k++) {
+        t[k] = vec_mul(vec_sub(vec_load(x + k * LANES), shift), factor);
+        t[k] = vec_max(vec_set(-EXPONENT_LIMIT), t[k]);
+        n[k] = vec_round(t[k]);
+    }
+    UNROLL for (int k = 0; k < count; k++) {
+        t[k] = vec_sub(t[k], n[k]);
+        p[k] = vec_set(EXP2[0]);
+    }
+    UNROLL for (int i = 1; i <= EXP2_TERMS; i++) {
+        const vec next = vec_hold(vec_set(i < EXP2_TERMS ? EXP2[i] : 1));
+        UNROLL for (int k = 0; k < count; k++) p[k] = vec_fma(p[k], t[k], next);
+    }
+    UNROLL for (int k = 0; k < count; k++) {
+        p[k] = vec_scale_down(p[k], n[k]);
+        vec_store(x + k * LANES, p[k]);
+    }
+}
+
+/* Returns the sum of every lane. */
+static ALWAYS_INLINE vec row_weights(real *x, bool whole, int64_t low, int64_t high, vec shift,
+                                     vec factor) {
     vec sum = vec_set(0);
     if (whole) {
         UNROLL for (int64_t run = 0; run < OTA_KEY_TILE; run += SHORT) {
             vec part = vec_set(0);
-            UNROLL for (int64_t j = run; j < ota_int_min(run + SHORT, OTA_KEY_TILE); j += LANES) {
-                vec p = vec_exp2_down(vec_mul(vec_sub(vec_load(x + j), shift), factor));
-                vec_store(x + j, p);
-                part = vec_add(part, p);
+            UNROLL for (int64_t j = run; j < ota_int_min(run + SHORT, OTA_KEY_TILE);
+                        j += ABREAST * LANES) {
+                vec p[ABREAST];
+                weights_abreast(ABREAST, shift, factor, x + j, p);
+                UNROLL for (int k = 0; k < ABREAST; k++) part = vec_add(part, p[k]);
             }
             sum = vec_add(sum, part);
         }
@@ -154,7 +178,7 @@ static ALWAYS_INLINE real row_weights(real *x, bool whole, int64_t low, int64_t 
                 sum, OTA_FAULT_OF(real, TILE_TAIL, p, j + LANES > high && j > 0 ? vec_set(0) : p));
         }
     }
-    return vec_reduce_add(sum);
+    return sum;
 }
 
 /* Elements of a tile's row that operands are made of. */
@@ -177,7 +201,7 @@ static void raise_tops(attend_state *state) {
     vec factor = vec_set(state->factor);
     for (int row = 0; row < OTA_ROW_BLOCK; row += LANES) {
         vec old = vec_load(state->top + row);
-        vec top = vec_max(vec_load(state->tile_top + row), old);
+        vec top = vec_max(vec_reduce_max_each(state->lanes + row), old);
         vec shift = vec_select(mask_above(top, vec_set(NO_SCORE)), top, vec_set(0));
         vec_store(state->top + row, top);
         vec_store(state->shift + row, shift);
@@ -190,7 +214,7 @@ static void tile_weights(const attend_block *b, attend_state *state, const score
                          score_tile *next) {
     const int64_t low_row = scores->low, high_row = scores->high;
     const int64_t first = scores->first, keys = scores->keys;
-    for (int row = 0; row < OTA_ROW_BLOCK; row++) state->tile_top[row] = NO_SCORE;
+    for (int row = 0; row < OTA_ROW_BLOCK; row++) state->lanes[row] = vec_set(NO_SCORE);
     for (int64_t row = low_row; row < high_row; row++) {
         real *x = state->tile + row * OTA_KEY_TILE;
         int64_t low, high;
@@ -200,11 +224,11 @@ static void tile_weights(const attend_block *b, attend_state *state, const score
         if (has_masks(&b->pairs) && (b->pairs.bias || scores->states[row] == KEYS_MIXED)) {
             const real scale = scored ? 1 : b->scale * state->prescale;
             const pair_masks at = masks_at(&b->pairs, scores->states[row], row, first);
-            state->tile_top[row] = mask_row(&at, low, high, scale, state->prescale, x);
+            state->lanes[row] = mask_row(&at, low, high, scale, state->prescale, x);
             continue;
         }
         bool whole = low == 0 && high == OTA_KEY_TILE;
-        state->tile_top[row] = whole ? row_top(x, true, 0, 0) : row_top(x, false, low, high);
+        state->lanes[row] = whole ? row_top(x, true, 0, 0) : row_top(x, false, low, high);
     }
     raise_tops(state);
     vec factor = vec_set(state->factor);
@@ -217,17 +241,19 @@ static void tile_weights(const attend_block *b, attend_state *state, const score
         vec shift = vec_set(state->shift[row]);
         int64_t low, high;
         if (!keys_of_row(b, scores, row, &low, &high)) {
-            state->tile_sum[row] = 0;
+            state->lanes[row] = vec_set(0);
             memset(x, 0, (size_t)tile_room(keys) * sizeof *x);
             continue;
         }
         if (low == 0 && high == OTA_KEY_TILE) {
-            state->tile_sum[row] = row_weights(x, true, 0, 0, shift, factor);
+            state->lanes[row] = row_weights(x, true, 0, 0, shift, factor);
             continue;
         }
-        state->tile_sum[row] = row_weights(x, false, low, high, shift, factor);
+        state->lanes[row] = row_weights(x, false, low, high, shift, factor);
         clear_outside(x, low, high, keys);
     }
+    for (int row = 0; row < OTA_ROW_BLOCK; row += LANES)
+        vec_store(state->tile_sum + row, vec_reduce_add_each(state->lanes + row));
     for (int64_t row = low_row; row < high_row; row++) {
         state->sum[row].sum *= (double)state->rescale[row];
         state->sum[row].rest *= (double)state->rescale[row];

@@ -63,9 +63,9 @@ static ALWAYS_INLINE vec add_or_forbid(vec s, vec bias, real bound, real prescal
     return vec_select(mask_above(vec_set(bound), bias), none, sum);
 }
 
-static ALWAYS_INLINE real masked_lanes(const unsigned char *flags, const real *bias, real bound,
-                                       real scale, real prescale, int64_t low, int64_t high,
-                                       real *x) {
+static ALWAYS_INLINE vec masked_lanes(const unsigned char *flags, const real *bias, real bound,
+                                      real scale, real prescale, int64_t low, int64_t high,
+                                      real *x) {
     vec top = vec_set(NO_SCORE);
     for (int64_t j = low / LANES * LANES; j < high; j += LANES) {
         const int64_t lanes = ota_int_min(LANES, high - j);
@@ -77,7 +77,7 @@ static ALWAYS_INLINE real masked_lanes(const unsigned char *flags, const real *b
         vec_store(x + j, s);
         top = vec_max(top, lanes_between(s, j, low, high));
     }
-    return vec_reduce_max(top);
+    return top;
 }
 
 /* The masks of a row whose keys begin at `first`, as far as they are to be looked at. */
@@ -90,9 +90,10 @@ static inline pair_masks masks_at(const pair_masks *masks, unsigned char state, 
     return at;
 }
 
-/* The lanes [low, high) of x: scale x + prescale bias where masks have numbers, -inf where they forbid. Returns the largest. */
-static real mask_row(const pair_masks *at, int64_t low, int64_t high, real scale, real prescale,
-                     real *x) {
+/* The lanes [low, high) of x: scale x + prescale bias where masks have numbers, -inf where they forbid. Returns the largest of every
+ * lane. */
+static vec mask_row(const pair_masks *at, int64_t low, int64_t high, real scale, real prescale,
+                    real *x) {
     if (at->bias == NULL) return masked_lanes(at->flags, NULL, 0, 1, 1, low, high, x);
     if (at->flags == NULL)
         return masked_lanes(NULL, at->bias, at->bound, scale, prescale, low, high, x);

@@ -235,6 +235,7 @@ static inline void vec_accumulate(double *to, vec x) {
 #endif
 }
 
+#include "reduce_each.h"
 #include "vector_tile.h"
 #include "vector_weave.h"
 

@@ -22,7 +22,7 @@ enum { LANES = 16 };
 #define COMPARE(name) _mm512_##name##_ps_mask
 #endif
 
-enum { TILE_ROWS = 6, TILE_VECTORS = 4 };
+enum { TILE_ROWS = 6, TILE_VECTORS = 4, ABREAST = 4 };
 
 static inline vmask mask_range(int64_t low, int64_t high) {
     return (vmask)(((1u << high) - 1u) & ~((1u << low) - 1u));
@@ -86,6 +86,11 @@ static inline void mask_places(int32_t *to, vmask mask, int32_t first) {
 static inline real vec_reduce_add(vec x) { return OP(reduce_add)(x); }
 static inline real vec_reduce_max(vec x) { return OP(reduce_max)(x); }
 static inline real vec_reduce_min(vec x) { return OP(reduce_min)(x); }
+/* The compiler would read a constant anew with every product. */
+static inline vec vec_hold(vec x) {
+    __asm__ volatile("" : "+v"(x));
+    return x;
+}
 static inline vec vec_round(vec x) {
     return OP(roundscale)(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
 }
@@ -132,6 +137,39 @@ static inline void vec_transpose(vec *x) {
         x[3 * WEAVE + k] = PIECES(odd, odd2, 0xdd);
     }
 }
+
+/* Halves, quarters and so on of all the vectors side by side, each as vec_reduce_add takes those of one. */
+#if OTA_REAL_BITS == 64
+static const unsigned char EACH_ROW[LANES] = {0, 1, 4, 5, 2, 3, 6, 7};
+#else
+static const unsigned char EACH_ROW[LANES] = {0, 2, 1, 3, 8, 10, 9, 11, 4, 6, 5, 7, 12, 14, 13, 15};
+#endif
+#define REDUCE_EACH(NAME, OPERATION)                                                               \
+    static ALWAYS_INLINE vec NAME(const vec *x) {                                                  \
+        vec y[LANES / 2];                                                                          \
+        UNROLL for (int i = 0; i < LANES / 2; i++) {                                               \
+            const vec a = x[EACH_ROW[i]], b = x[EACH_ROW[i + LANES / 2]];                          \
+            y[i] = OP(OPERATION)(PIECES(a, b, 0x44), PIECES(a, b, 0xee));                          \
+        }                                                                                          \
+        UNROLL for (int i = 0; i < LANES / 4; i++) {                                               \
+            const vec a = y[i], b = y[i + LANES / 4];                                              \
+            y[i] = OP(OPERATION)(PIECES(a, b, 0x88), PIECES(a, b, 0xdd));                          \
+        }                                                                                          \
+        return LAST_OF_EACH(OPERATION, y);                                                         \
+    }
+#if OTA_REAL_BITS == 64
+#define LAST_OF_EACH(OPERATION, Y)                                                                 \
+    OP(OPERATION)(OP(unpacklo)((Y)[0], (Y)[1]), OP(unpackhi)((Y)[0], (Y)[1]))
+#else
+#define PAIR_OF_EACH(OPERATION, A, B)                                                              \
+    OP(OPERATION)(OP(shuffle)(A, B, 0x44), OP(shuffle)(A, B, 0xee))
+#define JOIN_EACH(OPERATION, A, B) OP(OPERATION)(OP(shuffle)(A, B, 0x88), OP(shuffle)(A, B, 0xdd))
+#define LAST_OF_EACH(OPERATION, Y)                                                                 \
+    JOIN_EACH(OPERATION, PAIR_OF_EACH(OPERATION, (Y)[0], (Y)[2]),                                  \
+              PAIR_OF_EACH(OPERATION, (Y)[1], (Y)[3]))
+#endif
+REDUCE_EACH(vec_reduce_add_each, add)
+REDUCE_EACH(vec_reduce_max_each, max)
 
 #ifdef OTA_TILES
 #include "tiles_amx.h"

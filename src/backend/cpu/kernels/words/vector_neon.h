@@ -198,6 +198,7 @@ static inline void vec_transpose(vec *x) {
     for (int r = 0; r < LANES; r++) x[r] = vec_load(across + r * LANES);
 }
 
+#include "reduce_each.h"
 #include "vector_tile.h"
 
 #endif

@@ -20,6 +20,9 @@
  *     vec_compact(to, mask, x)          the lanes of the mask, moved together; writes LANES elements
  *     mask_places(to, mask, first)   first + lane of each lane of the mask; writes LANES int32
  *     vec_reduce_add, vec_reduce_max, vec_reduce_min one fixed order per level
+ *     vec_reduce_add_each(x), vec_reduce_max_each    lane l from x[l], LANES of them, in that order
+ *     ABREAST                        exponentials that are best taken side by side
+ *     vec_hold(x)                    x, which stays in a register
  *     vec_round                      nearest integer, ties to even, for |x| below half the fraction
  *     vec_scale(x, n)                x 2^n for integers |n| <= 200 (f32) or 1200 (f64), x within
  *                                    [1/2, 2], rounded once; overflow gives inf, underflow subnormals
@@ -229,6 +232,7 @@ static inline void vec_transpose(vec *x) {
 #ifdef OTA_PAIRS
 #include "pairs_portable.h"
 #endif
+#include "reduce_each.h"
 #ifdef OTA_TILES
 #include "tiles_portable.h"
 #else
