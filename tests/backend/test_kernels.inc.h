@@ -1295,8 +1295,19 @@ static void NAME(test_packing)(void **state) {
         NAME(ota_pack_rows)(&flat, 1, 2, 0, keys, back, width);
         assert_true(NAME(same)(rows, back, keys * width));
         NAME(pack)(rows, keys, width, plain);
-        NAME(ota_pack_keys)(&flat, 1, 2, keys, packed);
-        assert_true(NAME(same)(plain, packed, ota_packed_length(keys, width)));
+        FOR_EACH_LEVEL(kernels) {
+            NAME(ota_pack_keys)(kernels, &flat, 1, 2, keys, packed);
+            assert_true(NAME(same)(plain, packed, ota_packed_length(keys, width)));
+            assert_true(kernels->is_finite(rows, keys * width));
+            for (int64_t j = 0; j < keys * width; j += 1 + j / 7) {
+                const T kept = rows[j];
+                for (int k = 0; k < 3; k++) {
+                    rows[j] = k == 0 ? (T)NAN : (k == 1 ? (T)INFINITY : (T)-INFINITY);
+                    assert_false(kernels->is_finite(rows, keys * width));
+                }
+                rows[j] = kept;
+            }
+        }
         if (keys > 2) {
             NAME(ota_pack_rows)(&flat, 1, 2, 2, 1, back, width);
             assert_true(NAME(same)(rows + 2 * width, back, width));

@@ -115,50 +115,22 @@ void WORD(ota_pack_rows)(const ota_array *from, int64_t batch, int64_t head, int
     }
 }
 
-typedef real four __attribute__((vector_size(4 * sizeof(real)), aligned(sizeof(real))));
-
-/* A vector of elements of two, by their places in both one after the other. */
-#ifdef __clang__
-#define CHOOSE(A, B, ...) __builtin_shufflevector(A, B, __VA_ARGS__)
-#else
-#if OTA_REAL_BITS == 32
-typedef int32_t places __attribute__((vector_size(4 * sizeof(real))));
-#else
-typedef int64_t places __attribute__((vector_size(4 * sizeof(real))));
-#endif
-#define CHOOSE(A, B, ...) __builtin_shuffle(A, B, (places){__VA_ARGS__})
-#endif
-
-/* Four by four elements transposed. */
-static inline void transpose(const real *const row[4], int64_t k, real *to, int64_t ld) {
-    const four a = *(const four *)(const void *)(row[0] + k);
-    const four b = *(const four *)(const void *)(row[1] + k);
-    const four c = *(const four *)(const void *)(row[2] + k);
-    const four d = *(const four *)(const void *)(row[3] + k);
-    const four ab = CHOOSE(a, b, 0, 4, 1, 5), cd = CHOOSE(c, d, 0, 4, 1, 5);
-    const four ab2 = CHOOSE(a, b, 2, 6, 3, 7), cd2 = CHOOSE(c, d, 2, 6, 3, 7);
-    *(four *)(void *)to = CHOOSE(ab, cd, 0, 1, 4, 5);
-    *(four *)(void *)(to + ld) = CHOOSE(ab, cd, 2, 3, 6, 7);
-    *(four *)(void *)(to + 2 * ld) = CHOOSE(ab2, cd2, 0, 1, 4, 5);
-    *(four *)(void *)(to + 3 * ld) = CHOOSE(ab2, cd2, 2, 3, 6, 7);
-}
-
-/* Four keys at a time, at most 64 of their elements: read where they lie or, with another type or stride, through
- * a strip; they leave in pieces of four neighbouring lanes. */
-void WORD(ota_pack_keys)(const ota_array *from, int64_t batch, int64_t head, int64_t keys,
-                         real *packed) {
-    enum { GROUP = 4, STRIP = 64 };
+/* As many keys at a time as a vector has lanes, at most 64 of their elements: read where they lie or, with another type or
+ * stride, through a strip. */
+void WORD(ota_pack_keys)(const OF_TYPE(table) *kernels, const ota_array *from, int64_t batch,
+                         int64_t head, int64_t keys, real *packed) {
+    enum { STRIP = 64 };
     static const real nothing[STRIP] = {0};
-    int64_t width = from->size[3];
+    const int64_t width = from->size[3], group = kernels->lanes;
     const bool plain = from->type == REAL_TYPE && (from->stride[3] == 1 || width == 1);
     for (int64_t first = 0; first < keys; first += OTA_PANEL) {
         real *panel = packed + first * width;
         for (int64_t w = 0; w < width; w += STRIP) {
             int64_t count = ota_int_min(width - w, STRIP);
-            for (int64_t lane = 0; lane < OTA_PANEL; lane += GROUP) {
-                real strip[GROUP][STRIP];
-                const real *row[GROUP];
-                for (int64_t i = 0; i < GROUP; i++) {
+            for (int64_t lane = 0; lane < OTA_PANEL; lane += group) {
+                real strip[OTA_LANES_MOST][STRIP];
+                const real *row[OTA_LANES_MOST];
+                for (int64_t i = 0; i < group; i++) {
                     const int64_t key = first + lane + i;
                     row[i] = strip[i];
                     if (key >= keys)
@@ -169,13 +141,7 @@ void WORD(ota_pack_keys)(const ota_array *from, int64_t batch, int64_t head, int
                     else
                         read_rows(from, batch, head, key, w, count, strip[i]);
                 }
-                real *to = panel + w * OTA_PANEL + lane;
-                int64_t k = 0;
-                for (; k + GROUP <= count; k += GROUP)
-                    transpose(row, k, to + k * OTA_PANEL, OTA_PANEL);
-                for (; k < count; k++) {
-                    for (int64_t i = 0; i < GROUP; i++) to[k * OTA_PANEL + i] = row[i][k];
-                }
+                kernels->transpose(row, count, panel + w * OTA_PANEL + lane, OTA_PANEL);
             }
         }
     }

@@ -13,6 +13,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "kernels/kernels.h"
 #include "otattn.h"
 
 /* pack.c. Reads [rows][columns] at (batch, head) of `from` starting at row `first`. */
@@ -20,10 +21,10 @@ void ota_pack_rows_f32(const ota_array *from, int64_t batch, int64_t head, int64
                        int64_t rows, float *to, int64_t ld);
 void ota_pack_rows_f64(const ota_array *from, int64_t batch, int64_t head, int64_t first,
                        int64_t rows, double *to, int64_t ld);
-void ota_pack_keys_f32(const ota_array *from, int64_t batch, int64_t head, int64_t keys,
-                       float *packed);
-void ota_pack_keys_f64(const ota_array *from, int64_t batch, int64_t head, int64_t keys,
-                       double *packed);
+void ota_pack_keys_f32(const ota_kernels_f32_table *kernels, const ota_array *from, int64_t batch,
+                       int64_t head, int64_t keys, float *packed);
+void ota_pack_keys_f64(const ota_kernels_f64_table *kernels, const ota_array *from, int64_t batch,
+                       int64_t head, int64_t keys, double *packed);
 /* Rounds T to the array's type (nearest even) and stores rows x columns at (batch, head, first). */
 void ota_unpack_rows_f32(const ota_array *to, int64_t batch, int64_t head, int64_t first,
                          int64_t rows, const float *from, int64_t ld);

@@ -28,7 +28,8 @@ static void pack_tile(void *context, int64_t tile, int worker) {
         real *keys = (real *)s->own->keys + from * r->width;
         pack_rows(&r->problem.keys, job->batch, job->key_head, from, count, keys, r->width);
         const ota_array part = ota_array_of(keys, REAL_TYPE, 1, 1, count, r->width);
-        pack_keys(&part, 0, 0, count, (real *)packed->packed_keys + from * r->width);
+        pack_keys(KERNELS(job->device), &part, 0, 0, count,
+                  (real *)packed->packed_keys + from * r->width);
         (void)make_finite(keys, count * r->width);
     }
     if (!ota_array_present(&job->want->out_grad) || width == 0) return;
@@ -37,7 +38,8 @@ static void pack_tile(void *context, int64_t tile, int worker) {
     for (int64_t j = 0; j < count; j++)
         packed->nonfinite_keys[from + j] = !make_finite(values + j * width, width);
     const ota_array plain = ota_array_of(values, REAL_TYPE, 1, 1, count, width);
-    pack_keys(&plain, 0, 0, count, (real *)s->own->packed_values + from * width);
+    pack_keys(KERNELS(job->device), &plain, 0, 0, count,
+              (real *)s->own->packed_values + from * width);
 }
 
 void pack_head(ota_backward_job *job) {

@@ -6,8 +6,8 @@
 #include <string.h>
 
 /* What is not finite becomes 0. */
-static bool make_finite(real *x, int64_t count) {
-    if (all_finite(x, count)) return true;
+static bool make_finite(const tile_head *h, real *x, int64_t count) {
+    if (KERNELS(h->run->device)->is_finite(x, count)) return true;
     for (int64_t k = 0; k < count; k++) {
         if (!(x[k] - x[k] == (real)0)) x[k] = (real)0;
     }
@@ -15,14 +15,15 @@ static bool make_finite(real *x, int64_t count) {
 }
 
 /* All rows of a head as they lie, where they are one block of finite numbers of T; else NULL. */
-static const real *block_of(const ota_array *a, int64_t batch, int64_t head) {
-    const real *at = dense_rows(a, batch, head, 0);
-    return at != NULL && all_finite(at, a->size[2] * a->size[3]) ? at : NULL;
+static const real *block_of(const tile_head *h, const ota_array *a, int64_t head) {
+    const real *at = dense_rows(a, h->batch, head, 0);
+    return at != NULL && KERNELS(h->run->device)->is_finite(at, a->size[2] * a->size[3]) ? at
+                                                                                         : NULL;
 }
 
 static void place_keys(tile_head *h) {
     const ota_array *keys = &h->run->device->resolved->problem.keys;
-    const real *block = h->paired ? NULL : block_of(keys, h->batch, h->key_head);
+    const real *block = h->paired ? NULL : block_of(h, keys, h->key_head);
     h->keys = block != NULL ? block : h->workspace->keys;
 }
 
@@ -32,8 +33,8 @@ static void place_rows(tile_head *h) {
     const bool scaled =
         h->job == NULL && (!h->run->given || ota_array_present(&r->problem.row_mass));
     const real *queries = NULL, *upstream = NULL;
-    if (!h->paired) queries = block_of(&r->problem.queries, h->batch, h->head);
-    if (!h->paired && !scaled) upstream = block_of(&h->run->want->out_grad, h->batch, h->head);
+    if (!h->paired) queries = block_of(h, &r->problem.queries, h->head);
+    if (!h->paired && !scaled) upstream = block_of(h, &h->run->want->out_grad, h->head);
     h->queries = queries != NULL ? queries : h->workspace->queries;
     h->upstream = upstream != NULL ? upstream : h->workspace->upstream;
 }
@@ -41,10 +42,11 @@ static void place_rows(tile_head *h) {
 static void pack_keys_of(const tile_head *h) {
     const ota_resolved *r = h->run->device->resolved;
     ota_tile_workspace *workspace = h->workspace;
-    pack_keys(&r->problem.keys, h->batch, h->key_head, r->keys, h->packed->packed_keys);
+    pack_keys(KERNELS(h->run->device), &r->problem.keys, h->batch, h->key_head, r->keys,
+              h->packed->packed_keys);
     if (h->keys != workspace->keys) return;
     pack_rows(&r->problem.keys, h->batch, h->key_head, 0, r->keys, workspace->keys, r->width);
-    (void)make_finite(workspace->keys, r->keys * r->width);
+    (void)make_finite(h, workspace->keys, r->keys * r->width);
 }
 
 static void pack_values_of(const tile_head *h) {
@@ -54,13 +56,13 @@ static void pack_values_of(const tile_head *h) {
     real *values = packed->values;
     packed->nonfinite_count = 0;
     pack_rows(&h->run->arrays->values, h->batch, h->key_head, 0, m, values, width);
-    const bool finite = all_finite(values, m * width);
+    const bool finite = KERNELS(device)->is_finite(values, m * width);
     for (int64_t j = 0; j < m && !finite; j++) {
-        if (!make_finite(values + j * width, width))
+        if (!make_finite(h, values + j * width, width))
             packed->nonfinite_keys[packed->nonfinite_count++] = j;
     }
     const ota_array plain = ota_array_of(values, REAL_TYPE, 1, 1, m, width);
-    pack_keys(&plain, 0, 0, m, h->workspace->packed_values);
+    pack_keys(KERNELS(device), &plain, 0, 0, m, h->workspace->packed_values);
 }
 
 static void pack_task(void *context, int64_t half, int worker) {
@@ -180,7 +182,7 @@ static void prepare_row(const tile_head *h, int64_t query, const row_facts *fact
          *advantage = (real *)workspace->advantage + query;
     double *mass =
         h->run->job->space->sums.row_mass + (h->batch * r->heads + h->head) * r->queries + query;
-    const bool finite = placed || make_finite(kept, width);
+    const bool finite = placed || make_finite(h, kept, width);
     const double a = facts->empty || facts->bad || !(mu > 0.0)
                          ? 0.0
                          : advantage_of(upstream, facts->out, width) / facts->out_mass;
@@ -227,7 +229,7 @@ static void rows_task(void *context, int64_t piece, int worker) {
             ota_tile_pack_pair_rows(h, at, rows);
         } else if (h->queries == workspace->queries) {
             pack_rows(&r->problem.queries, h->batch, h->head, at, rows, queries, r->width);
-            (void)make_finite(queries, rows * r->width);
+            (void)make_finite(h, queries, rows * r->width);
         }
         if (h->upstream == workspace->upstream)
             pack_rows(&h->run->want->out_grad, h->batch, h->head, at, rows,
@@ -251,7 +253,7 @@ static void prepare_coupled_row(const tile_head *h, int64_t query) {
     real *upstream = (real *)h->workspace->upstream + query * width;
     const double f = space->f[query], a = space->a[query];
     const bool idle = !(f > -INFINITY) && !isnan(f);
-    const bool finite = placed || make_finite(upstream, width);
+    const bool finite = placed || make_finite(h, upstream, width);
     const bool bad = !finite || space->bad[query] || !(f < INFINITY) || !(a - a <= 0.0);
     if (!placed && (bad || idle)) memset(upstream, 0, (size_t)width * sizeof *upstream);
     ((real *)h->workspace->advantage)[query] = bad || idle ? (real)0 : (real)a;
@@ -270,7 +272,7 @@ static void coupled_rows_task(void *context, int64_t piece, int worker) {
     real *queries = (real *)workspace->queries + first * r->width;
     if (h->queries == workspace->queries) {
         pack_rows(&r->problem.queries, h->batch, h->head, first, last - first, queries, r->width);
-        (void)make_finite(queries, (last - first) * r->width);
+        (void)make_finite(h, queries, (last - first) * r->width);
     }
     if (h->upstream == workspace->upstream)
         pack_rows(&h->run->want->out_grad, h->batch, h->head, first, last - first,
@@ -296,13 +298,14 @@ static void move_part(const ota_cpu_device *device, real *part, int64_t count, d
     memset(part, 0, (size_t)count * sizeof *part);
 }
 
-/* to[k] = factor from[k] as f64 rounds it. The product of two numbers of T is exact in f64, so that T rounds it to the same. */
-static void scale_part(const real *from, int64_t count, double factor, real *to) {
+/* x *= factor as f64 rounds it. The product of two numbers of T is exact in f64, so that T rounds it to the same. */
+static void scale_part(const ota_cpu_device *device, real *x, int64_t count, double factor) {
     const real narrow = (real)factor;
+    if ((double)narrow == factor && narrow == (real)1) return;
     if ((double)narrow == factor)
-        for (int64_t k = 0; k < count; k++) to[k] = narrow * from[k];
+        KERNELS(device)->multiply(x, count, narrow);
     else
-        for (int64_t k = 0; k < count; k++) to[k] = (real)(factor * (double)from[k]);
+        for (int64_t k = 0; k < count; k++) x[k] = (real)(factor * (double)x[k]);
 }
 
 /* Rows of a gradient: the sum in f64 and the part in T that joins it; with nothing in the sum an array of T gets what
@@ -316,9 +319,8 @@ static void put_part(const ota_array *to, const tile_head *h, int64_t first, int
         ota_unpack_rows_f64(to, h->batch, h->head, first, rows, sum, width);
         return;
     }
-    real *placed = dense_rows(to, h->batch, h->head, first);
-    scale_part(part, rows * width, factor, placed != NULL ? placed : part);
-    if (placed == NULL) unpack_rows(to, h->batch, h->head, first, rows, part, width);
+    scale_part(h->run->device, part, rows * width, factor);
+    unpack_rows(to, h->batch, h->head, first, rows, part, width);
 }
 
 /* The gradients of a tile of keys join their sums. */

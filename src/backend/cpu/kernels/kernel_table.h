@@ -250,6 +250,9 @@ typedef struct OF_TYPE(table) {
     /* mean_i = (w_i . x) / den_i, 0 where den_i is not above 0; y_j += w_ij (x_j - mean_i) */
     void (*centred_product)(const real *w, int64_t ldw, int64_t rows, int64_t columns,
                             const double *x, const double *den, double *mean, double *y);
+    /* to[k * ld + r] = rows[r][k], k < count, r < lanes */
+    void (*transpose)(const real *const *rows, int64_t count, real *to, int64_t ld);
+    bool (*is_finite)(const real *x, int64_t count);
     int64_t lanes;                                /* <= OTA_LANES_MOST, of 64 bytes at most */
     void (*lane_rounds)(const OF_TYPE(lanes) *b); /* see above */
     /* to[e * lanes + l] = from[l * stride + e] factor for e < count, and back, where the elements of to

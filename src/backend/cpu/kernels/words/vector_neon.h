@@ -189,14 +189,7 @@ static inline vec vec_scale_down(vec x, vec n) {
     const vec power = vec_power_of_two(vec_add(n, vec_set(DOWN_EXPONENT)));
     return vec_mul(vec_mul(x, power), vec_set(DOWN_POWER));
 }
-static inline void vec_transpose(vec *x) {
-    real across[LANES * LANES], lane[LANES];
-    for (int r = 0; r < LANES; r++) {
-        vec_store(lane, x[r]);
-        for (int l = 0; l < LANES; l++) across[l * LANES + r] = lane[l];
-    }
-    for (int r = 0; r < LANES; r++) x[r] = vec_load(across + r * LANES);
-}
+#include "transpose_short.h"
 
 #include "reduce_each.h"
 #include "vector_tile.h"

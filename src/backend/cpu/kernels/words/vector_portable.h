@@ -220,14 +220,7 @@ static inline vec vec_fraction(vec x) {
 static inline void vec_accumulate(double *to, vec x) {
     for (int lane = 0; lane < LANES; lane++) to[lane] += (double)x[lane];
 }
-static inline void vec_transpose(vec *x) {
-    real across[LANES * LANES], lane[LANES];
-    for (int r = 0; r < LANES; r++) {
-        vec_store(lane, x[r]);
-        for (int l = 0; l < LANES; l++) across[l * LANES + r] = lane[l];
-    }
-    for (int r = 0; r < LANES; r++) x[r] = vec_load(across + r * LANES);
-}
+#include "transpose_short.h"
 
 #ifdef OTA_PAIRS
 #include "pairs_portable.h"
