@@ -90,7 +90,7 @@ static void fuse_block(const row_block *b, ota_head_status *status) {
     else if (queries == NULL)
         pack_rows(&r->problem.queries, batch, head, first, rows, worker->queries, r->width);
     terms_of terms = {r, batch, head, first};
-    const bool logs = ota_array_present(&a->lse) || ota_array_present(&a->row_potential);
+    const bool logs = ota_array_present(&a->lse), potentials = ota_array_present(&a->row_potential);
     const ota_attend_block block = {.queries = queries != NULL ? queries : worker->queries,
                                     .packed_keys = packed->packed_keys,
                                     .values = packed->values,
@@ -133,7 +133,7 @@ static void fuse_block(const row_block *b, ota_head_status *status) {
                 out[k * block.values_width + q] = (real)NAN;
         } else if (weight > 0.0) {
             if (logs) found.lse = log(weight) + OTA_FAULT(LOG_TEMPERATURE, peak / tau, peak);
-            if (logs && mu > 0.0) found.potential = tau * log(mu / weight) - peak;
+            if (potentials && mu > 0.0) found.potential = tau * log(mu / weight) - peak;
             if (sink > -INFINITY) found.sink = exp((sink - peak) / tau) * (mu / weight);
         } else {
             status->empty_rows++;

@@ -170,7 +170,14 @@ static ALWAYS_INLINE vec row_weights(real *x, bool whole, int64_t low, int64_t h
             sum = vec_add(sum, part);
         }
     } else {
-        for (int64_t j = low / LANES * LANES; j < high; j += LANES) {
+        int64_t j = low / LANES * LANES;
+        while (ABREAST > 1 && j >= low && j + ABREAST * LANES <= high) {
+            vec p[ABREAST];
+            weights_abreast(ABREAST, shift, factor, x + j, p);
+            UNROLL for (int k = 0; k < ABREAST; k++) sum = vec_add(sum, p[k]);
+            j += ABREAST * LANES;
+        }
+        for (; j < high; j += LANES) {
             vec s = lanes_between(vec_load(x + j), j, low, high);
             vec p = vec_exp2_down(vec_mul(vec_sub(s, shift), factor));
             vec_store(x + j, p);
