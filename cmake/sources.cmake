@@ -252,8 +252,7 @@ set(OTATTN_REAL_SOURCES
     src/backend/cpu/pack.c
     src/backend/cpu/rows/heavy_rows.c
     src/backend/cpu/rows/solve_capped_rows.c
-    src/backend/cpu/rows/solve_rows.c
-    src/backend/cpu/softcap_tanh.c)
+    src/backend/cpu/rows/solve_rows.c)
 
 # Compiled once for each table of kernels (CMakeLists.txt).
 set(OTATTN_KERNEL_SOURCES

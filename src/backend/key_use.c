@@ -12,7 +12,7 @@ static bool allows(const ota_resolved *r, int64_t batch, int64_t head, bool tran
     if (key < begin || key >= end) return false;
     double score =
         r->from_matrix ? ota_array_get(&r->problem.scores, batch, head, query, key) : 0.0;
-    ota_apply_terms_f64(r, batch, head, query, key, key + 1, &score);
+    ota_row_scores(r, batch, head, query, key, key + 1, &score);
     return score > -INFINITY;
 }
 

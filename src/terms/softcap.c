@@ -1,4 +1,4 @@
-/* Softcaps: S = value tanh(S / value). The arithmetic is in backend/cpu/softcap_tanh.c. */
+/* Softcaps: S = value tanh(S / value). The arithmetic is in backend/cpu/kernels/terms.inc.h. */
 #include <float.h>
 
 #include "problem/check.h"

@@ -13,7 +13,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "backend/cpu/scores.h"
+#include "backend/cpu/kernels/kernels.h"
 #include "problem/problem.h"
 #include "groups.h"
 
@@ -32,16 +32,26 @@ static void test_floats(void **state) {
     (void)state;
     double worst = 0.0;
     for (uint32_t first = 0; first < 0x7f800000u; first += 997u * PIECE) {
-        float x[PIECE], tanh_x[PIECE], tanh_slope[PIECE];
+        float x[PIECE], tanh_x[PIECE], tanh_slope[PIECE], first_tanh[PIECE], first_slope[PIECE];
         for (uint32_t k = 0; k < PIECE; k++) {
             const uint32_t bits = (first + 997u * k) % 0x7f800000u;
             memcpy(&x[k], &bits, sizeof bits);
             if (k % 2 == 1) x[k] = -x[k];
         }
-        ota_softcap_tanh_f32(x, PIECE, tanh_x, tanh_slope);
-        for (int k = 0; k < PIECE; k++) {
-            if (fabsf(x[k]) >= FLT_MIN)
-                worst = fmax(worst, worst_of(x[k], tanh_x[k], tanh_slope[k], 0x1p-24L));
+        const ota_kernels *level = NULL;
+        for (int i = 0; (level = ota_kernels_row(i)) != NULL; i++) {
+            level->f32->terms->tanh(x, PIECE, tanh_x, tanh_slope);
+            if (i > 0) {
+                assert_memory_equal(tanh_x, first_tanh, sizeof tanh_x);
+                assert_memory_equal(tanh_slope, first_slope, sizeof tanh_slope);
+                continue;
+            }
+            memcpy(first_tanh, tanh_x, sizeof tanh_x);
+            memcpy(first_slope, tanh_slope, sizeof tanh_slope);
+            for (int k = 0; k < PIECE; k++) {
+                if (fabsf(x[k]) >= FLT_MIN)
+                    worst = fmax(worst, worst_of(x[k], tanh_x[k], tanh_slope[k], 0x1p-24L));
+            }
         }
     }
     print_message("worst %.2g of the bound\n", worst);
@@ -57,9 +67,12 @@ static void test_doubles(void **state) {
             const double place = (double)(piece * PIECE + k) / (2000.0 * (double)PIECE);
             x[k] = piece % 2 == 0 ? 44.0 * place - 22.0 : ldexp(1.0 + place, -(k * 8));
         }
-        ota_softcap_tanh_f64(x, PIECE, tanh_x, tanh_slope);
-        for (int k = 0; k < PIECE; k++)
-            worst = fmax(worst, worst_of(x[k], tanh_x[k], tanh_slope[k], 0x1p-53L));
+        const ota_kernels *level = NULL;
+        for (int i = 0; (level = ota_kernels_row(i)) != NULL; i++) {
+            level->f64->terms->tanh(x, PIECE, tanh_x, tanh_slope);
+            for (int k = 0; k < PIECE; k++)
+                worst = fmax(worst, worst_of(x[k], tanh_x[k], tanh_slope[k], 0x1p-53L));
+        }
     }
     print_message("worst %.2g of the bound\n", worst);
     assert_true(worst <= 1.0);
@@ -69,7 +82,7 @@ static void test_ends(void **state) {
     (void)state;
     const float x[] = {0.0f, -0.0f, INFINITY, -INFINITY, NAN, 1e30f, -1e30f};
     float tanh_x[7], tanh_slope[7];
-    ota_softcap_tanh_f32(x, 7, tanh_x, tanh_slope);
+    ota_kernels_choose(NULL)->f32->terms->tanh(x, 7, tanh_x, tanh_slope);
     assert_true(tanh_x[0] == 0.0f && tanh_x[1] == 0.0f && tanh_slope[0] == 1.0f);
     assert_true(tanh_x[2] == 1.0f && tanh_x[3] == -1.0f && tanh_x[5] == 1.0f && tanh_x[6] == -1.0f);
     assert_true(isnan(tanh_x[4]));

@@ -437,7 +437,7 @@ ota_host_algebra ota_cpu_algebra(const ota_kernels *kernels) {
                               .row_online = ota_row_online_f64,
                               .read_rows = ota_pack_rows_f64,
                               .write_rows = ota_unpack_rows_f64,
-                              .row_scores = ota_apply_terms_f64,
+                              .row_scores = ota_row_scores,
                               .centred_product_f32 = f32->centred_product,
                               .centred_product_f64 = f64->centred_product,
                               .slope_diagonal_f32 = f32->slope_diagonal,

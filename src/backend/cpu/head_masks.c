@@ -29,6 +29,7 @@ static int64_t place_of(const ota_array *a, int64_t batch, int64_t head) {
 }
 
 typedef struct search {
+    const OF_TYPE(table) *kernels;
     const ota_resolved *r;
     int64_t batch, head, key_count;
     ota_head_masks *masks;
@@ -70,9 +71,10 @@ static void take_numbers(search *s, const ota_array *a) {
     unsigned char *allowed = key_flags(s);
     bool numbers = false;
     real *to = masks->bias_room;
+    const ota_pair_place place = {s->batch, s->head, 0};
     for (int64_t j = 0; j < s->key_count; j++) {
         real x;
-        pair_numbers(a, s->batch, s->head, 0, j, 1, &x);
+        pair_numbers(s->kernels, a, &place, j, 1, &x);
         allowed[j] &= !(x <= least);
         numbers |= !(x <= least) && !(x == (real)0);
         if (!second) to[j] = x;
@@ -107,8 +109,8 @@ static void narrow(search *s) {
     masks->flags_ld = 0;
 }
 
-void WORD(ota_find_head_masks)(const ota_resolved *r, int64_t batch, int64_t head,
-                               int64_t key_count, ota_head_masks *masks) {
+void WORD(ota_find_head_masks)(const OF_TYPE(table) *kernels, const ota_resolved *r, int64_t batch,
+                               int64_t head, int64_t key_count, ota_head_masks *masks) {
     const int64_t index = batch * r->heads + head;
     if (masks->head == index) return;
     *masks = (ota_head_masks){.head = index,
@@ -116,7 +118,12 @@ void WORD(ota_find_head_masks)(const ota_resolved *r, int64_t batch, int64_t hea
                               .flag_room = masks->flag_room,
                               .bias_room = masks->bias_room};
     if (!r->row_terms) return;
-    search s = {.r = r, .batch = batch, .head = head, .key_count = key_count, .masks = masks};
+    search s = {.kernels = kernels,
+                .r = r,
+                .batch = batch,
+                .head = head,
+                .key_count = key_count,
+                .masks = masks};
     for (int t = 0; t < r->term_count; t++) {
         if (ota_term_form_of(&r->terms[t]) == OTA_FORM_ADDS_PAIRS)
             take_numbers(&s, &r->terms[t].array);

@@ -3,6 +3,7 @@
 #ifndef OTA_CPU_HEAD_MASKS_H
 #define OTA_CPU_HEAD_MASKS_H
 
+#include "kernels/kernels.h"
 #include "masks/masks.h"
 
 typedef struct ota_head_masks {
@@ -19,10 +20,10 @@ typedef struct ota_head_masks {
 } ota_head_masks;
 
 /* Of the first `key_count` keys; does nothing where `masks` are those of this head. */
-void ota_find_head_masks_f32(const ota_resolved *r, int64_t batch, int64_t head, int64_t key_count,
-                             ota_head_masks *masks);
-void ota_find_head_masks_f64(const ota_resolved *r, int64_t batch, int64_t head, int64_t key_count,
-                             ota_head_masks *masks);
+void ota_find_head_masks_f32(const ota_kernels_f32_table *kernels, const ota_resolved *r,
+                             int64_t batch, int64_t head, int64_t key_count, ota_head_masks *masks);
+void ota_find_head_masks_f64(const ota_kernels_f64_table *kernels, const ota_resolved *r,
+                             int64_t batch, int64_t head, int64_t key_count, ota_head_masks *masks);
 
 /* Keys of a query within those of the head's masks; none: 0, 0. */
 static inline void ota_masked_row_range(const ota_resolved *r, const ota_head_masks *masks,

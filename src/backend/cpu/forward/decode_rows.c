@@ -30,7 +30,7 @@ static bool add_values(const row_block *b, int64_t low, int64_t high, const real
         int64_t ld;
         const real *v = strip_of(values, b->batch, key_head_of(b), j, 1, b->worker->strip, &ld);
         if (!all_finite(v, width)) {
-            if (pair_counts(device->resolved, b->batch, b->head, b->first, j)) return false;
+            if (pair_counts(device, b->batch, b->head, b->first, j)) return false;
             continue;
         }
         for (int64_t k = 0; k < width; k++) out[k] += weights[j - low] * v[k];
@@ -53,7 +53,7 @@ static void solve_piece(const row_block *b, int64_t index, int64_t low, int64_t 
     dot_keys(b->w, worker, b->batch, key_head_of(b), worker->queries, low, high, s);
     const ota_head_masks *masks = &worker->masks;
     if (masks->terms || masks->flags != NULL || masks->bias != NULL)
-        apply_terms(r, b->batch, b->head, b->first, low, high, s);
+        apply_terms(KERNELS(device), r, b->batch, b->head, b->first, low, high, s);
     else if (r->scale < 1.0 || r->scale > 1.0)
         KERNELS(device)->multiply(s, high - low, (real)r->scale);
     const double top = (double)KERNELS(device)->maximum(s, NULL, high - low);
@@ -80,7 +80,7 @@ static void piece_task(void *context, int64_t task, int worker_index) {
     row_block b = {.w = w, .worker = &device->workers[worker_index], .batch = batch, .rows = 1};
     for (int64_t k = 0; k < device->group; k++) {
         b.head = key_head % r->key_heads * device->group + k;
-        find_head_masks(r, batch, b.head, device->key_count, &b.worker->masks);
+        find_head_masks(KERNELS(device), r, batch, b.head, device->key_count, &b.worker->masks);
         for (b.first = 0; b.first < r->queries; b.first++) {
             int64_t begin, end;
             ota_masked_row_range(r, &b.worker->masks, batch, b.first, &begin, &end);

@@ -127,7 +127,8 @@ void finish_rows(const row_block *b, real *p, int64_t stride, const ota_row_foun
             status->result.row_error += fabs(found[k].mass + found[k].sink - mu[k]);
         }
         if (with_out && device->layout.kind == OTA_LAYOUT_COUPLED && device->resolved->adds_pairs)
-            status->masked += masked_mass(device->resolved, batch, head, first + k, row);
+            status->masked +=
+                masked_mass(KERNELS(device), device->resolved, batch, head, first + k, row);
         if (receiver != NULL && !found[k].nonfinite)
             KERNELS(device)->accumulate(row, m, 1.0, receiver);
         if (ota_array_present(&a->row_entropy) || ota_array_present(&a->row_support) ||

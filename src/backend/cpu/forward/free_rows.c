@@ -42,21 +42,21 @@ static void solve_block(const row_block *b, bool with_out, ota_head_status *stat
 }
 
 typedef struct terms_of {
-    const ota_resolved *resolved;
+    const ota_cpu_device *device;
     int64_t batch, head, first;
 } terms_of;
 
 static void tile_terms(void *context, int64_t row, int64_t first, int64_t last, real *tile_row) {
     const terms_of *t = context;
-    apply_terms(t->resolved, t->batch, t->head, t->first + row, first, last, tile_row);
+    apply_terms(KERNELS(t->device), t->device->resolved, t->batch, t->head, t->first + row, first,
+                last, tile_row);
 }
 
 /* Is value `key` used by this query? Only asked for keys whose values are not finite. */
 static bool uses_nonfinite(const row_block *b, int64_t query, int64_t begin, int64_t end) {
     for (int64_t q = 0; q < b->packed->nonfinite_count; q++) {
         const int64_t key = b->packed->nonfinite_keys[q];
-        if (key >= begin && key < end &&
-            pair_counts(b->w->device->resolved, b->batch, b->head, query, key))
+        if (key >= begin && key < end && pair_counts(b->w->device, b->batch, b->head, query, key))
             return true;
     }
     return false;
@@ -75,7 +75,7 @@ static void fuse_block(const row_block *b, ota_head_status *status) {
     real *mass = worker->mass, *top = worker->top, *sum = worker->sum;
     const bool masses = ota_array_present(&r->problem.row_mass);
     ota_head_masks *masks = &worker->masks;
-    find_head_masks(r, batch, head, device->key_count, masks);
+    find_head_masks(KERNELS(device), r, batch, head, device->key_count, masks);
     for (int64_t k = 0; k < rows; k++) {
         ota_masked_row_range(r, masks, batch, first + k, &begin[k], &end[k]);
         if (masses) mass[k] = (real)ota_row_mass(r, batch, head, first + k);
@@ -89,7 +89,7 @@ static void fuse_block(const row_block *b, ota_head_status *status) {
         ota_pairs_of_rows(&r->problem.queries, batch, head, first, rows, worker->queries);
     else if (queries == NULL)
         pack_rows(&r->problem.queries, batch, head, first, rows, worker->queries, r->width);
-    terms_of terms = {r, batch, head, first};
+    terms_of terms = {device, batch, head, first};
     const bool logs = ota_array_present(&a->lse), potentials = ota_array_present(&a->row_potential);
     const ota_attend_block block = {.queries = queries != NULL ? queries : worker->queries,
                                     .packed_keys = packed->packed_keys,

@@ -86,7 +86,8 @@ void raw_rows(const row_block *b, int64_t *begin, int64_t *end, real *to, int64_
 /* Scores S into to[row][stride]; -inf outside the support and in the padding up to device->stride. */
 void form_rows(const row_block *b, real *to, int64_t stride);
 /* May the pair have weight? A term of -inf forbids it whatever the product of query and key is. */
-bool pair_counts(const ota_resolved *r, int64_t batch, int64_t head, int64_t query, int64_t key);
+bool pair_counts(const ota_cpu_device *device, int64_t batch, int64_t head, int64_t query,
+                 int64_t key);
 
 /* out[rows][values_width] += p V over keys [low, high); p[rows][stride] begins at key `low`. */
 void apply_rows(const row_block *b, int64_t low, int64_t high, const real *p, int64_t stride,

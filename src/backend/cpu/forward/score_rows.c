@@ -99,15 +99,17 @@ void form_rows(const row_block *b, real *to, int64_t stride) {
     raw_rows(b, begin, end, to, stride);
     for (int64_t k = 0; k < b->rows; k++) {
         real *row = to + k * stride;
-        apply_terms(device->resolved, b->batch, b->head, b->first + k, begin[k], end[k],
-                    row + begin[k]);
+        apply_terms(KERNELS(device), device->resolved, b->batch, b->head, b->first + k, begin[k],
+                    end[k], row + begin[k]);
         shut_outside(row, begin[k], end[k], device->stride);
     }
 }
 
-bool pair_counts(const ota_resolved *r, int64_t batch, int64_t head, int64_t query, int64_t key) {
+bool pair_counts(const ota_cpu_device *device, int64_t batch, int64_t head, int64_t query,
+                 int64_t key) {
+    const ota_resolved *r = device->resolved;
     real score = (real)0;
     if (!ota_pair_allowed(r, batch, head, query, key)) return false;
-    apply_terms(r, batch, head, query, key, key + 1, &score);
+    apply_terms(KERNELS(device), r, batch, head, query, key, key + 1, &score);
     return !(score <= (real)-INFINITY);
 }

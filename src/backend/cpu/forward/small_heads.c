@@ -81,7 +81,8 @@ static void lane_scores(const lane_group *g, lane_head *at, real *to) {
     for (int64_t i = 0; i < n && g->terms; i++) {
         int64_t begin, end;
         ota_row_range(r, at->batch, i, m, &begin, &end);
-        apply_terms(r, at->batch, at->head, i, begin, end, to + i * m + begin);
+        apply_terms(KERNELS(g->w->device), r, at->batch, at->head, i, begin, end,
+                    to + i * m + begin);
         shut_outside(to + i * m, begin, end, m);
     }
 }

@@ -183,8 +183,8 @@ static void form_block(ota_head_place *place, ota_worker *worker, int64_t chunk,
     for (int64_t k = 0; k < rows; k++) {
         real *row = to + k * stride;
         if (!place->raw) {
-            apply_terms(device->resolved, place->batch, place->number, at + k, begin[k], end[k],
-                        row + begin[k]);
+            apply_terms(KERNELS(device), device->resolved, place->batch, place->number, at + k,
+                        begin[k], end[k], row + begin[k]);
         }
         shut_outside(row, begin[k], end[k], stride);
     }

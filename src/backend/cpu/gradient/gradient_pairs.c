@@ -105,7 +105,8 @@ void form_tile(const ota_backward_job *job, const ota_backward_worker *w, int64_
         for (int64_t j = from; j < begin; j++) row[j - from] = (real)-INFINITY;
         for (int64_t j = end; j < to; j++) row[j - from] = (real)-INFINITY;
         if (begin < end) {
-            apply_terms(r, job->batch, job->head, first + k, begin, end, row + begin - from);
+            apply_terms(KERNELS(job->device), r, job->batch, job->head, first + k, begin, end,
+                        row + begin - from);
         }
     }
 }

@@ -15,13 +15,14 @@
 /* ---- outputs of rows -------------------------------------------------------------------------- */
 
 /* dL/dS -> dL/d(scores before the softcap) in place; z, what the softcap was applied to, over the softcap. Returns dL/dsoftcap. */
-static double through_softcap(const real *z, int64_t count, bool wanted, real *gradient) {
+static double through_softcap(const ota_cpu_device *device, const real *z, int64_t count,
+                              bool wanted, real *gradient) {
     enum { PIECE = 128 };
     double derivative = 0.0;
     for (int64_t first = 0; first < count; first += PIECE) {
         const int64_t here = ota_int_min(count - first, PIECE);
         real tanh_z[PIECE], slope[PIECE], *g = gradient + first;
-        softcap_row(z + first, here, tanh_z, slope);
+        KERNELS(device)->terms->tanh(z + first, here, tanh_z, slope);
         for (int64_t j = 0; wanted && j < here; j++) {
             if (!(g[j] < (real)0 || g[j] > (real)0)) continue;
             derivative +=
@@ -59,7 +60,7 @@ static void through_terms(const ota_backward_job *job, real *raw, int64_t query,
         KERNELS(job->device)->multiply(raw, m, rate);
         const bool wanted = ota_gradient_of_term(r, job->want, softcap_at) != NULL;
         space->row_sums[query * OTA_ROW_SUMS + OTA_SUM_SOFTCAP] =
-            through_softcap(raw, m, wanted, gradient);
+            through_softcap(job->device, raw, m, wanted, gradient);
     }
     KERNELS(job->device)->multiply(gradient, m, (real)r->scale);
     if (inside == NULL || ota_gradient_of_term(r, job->want, inside_at) == NULL) return;

@@ -5,7 +5,6 @@
 #include "backend/cpu/finite.h"
 #include "cpu_gradient.h"
 
-#define softcap_row WORD(ota_softcap_tanh)
 #define pack_head WORD(ota_gradient_pack_head)
 #define load_rows WORD(ota_gradient_load_rows)
 #define form_tile WORD(ota_gradient_form_tile)

@@ -80,7 +80,8 @@ static void pack_task(void *context, int64_t half, int worker) {
 
 static void score_terms(void *context, int64_t row, int64_t first, int64_t last, real *tile_row) {
     const tile_terms *t = context;
-    apply_terms(t->resolved, t->batch, t->head, t->first + row, first, last, tile_row);
+    apply_terms(KERNELS(t->device), t->device->resolved, t->batch, t->head, t->first + row, first,
+                last, tile_row);
 }
 
 /* Potential and output of a block of rows, as the fused forward finds them: P = 2^((S - top) c) / sum. */
@@ -89,7 +90,7 @@ static void solve_rows(const tile_head *h, const ota_worker *w, int64_t first, i
     const ota_cpu_device *device = h->run->device;
     const ota_resolved *r = device->resolved;
     const ota_head_masks *masks = &h->workspace->masks;
-    tile_terms terms = {r, h->batch, h->head, first};
+    tile_terms terms = {device, h->batch, h->head, first};
     pack_rows(&r->problem.queries, h->batch, h->head, first, rows, w->queries, r->width);
     const ota_attend_block block = {.queries = w->queries,
                                     .packed_keys = h->packed->packed_keys,
@@ -121,7 +122,7 @@ static bool uses_nonfinite(const tile_head *h, const real *query_row, int64_t qu
         if (key < h->workspace->begin[query] || key >= h->workspace->end[query]) continue;
         real score = (real)0;
         for (int64_t w = 0; w < r->width; w++) score += query_row[w] * keys[key * r->width + w];
-        apply_terms(r, h->batch, h->head, query, key, key + 1, &score);
+        apply_terms(KERNELS(h->run->device), r, h->batch, h->head, query, key, key + 1, &score);
         if (!(score <= (real)-INFINITY)) return true;
     }
     return false;
@@ -386,7 +387,7 @@ static void key_tile(const tile_head *h, ota_tile_worker *w, int64_t from, int64
     real *values_part = (real *)workspace->values_part + from * values;
     ota_tile_part *is = &workspace->key_tiles[from / OTA_KEY_TILE];
     const ota_head_masks *masks = &workspace->masks;
-    tile_terms terms = {r, h->batch, h->head, 0};
+    tile_terms terms = {device, h->batch, h->head, 0};
     ota_gradient_block block = {
         .keys = (const real *)h->keys + from * width,
         .packed_keys = (const real *)h->packed->packed_keys + from * width,

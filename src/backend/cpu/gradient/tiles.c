@@ -210,8 +210,11 @@ static void run_query_head(tile_head *h, ota_gradient_task *rows) {
     for (int64_t tile = 0; tile < ota_int_ceil_div(r->keys, OTA_KEY_TILE); tile++)
         h->workspace->key_tiles[tile] = (ota_tile_part){.folded = !h->alone};
     h->workspace->masks.head = -1;
-    (h->wide ? ota_find_head_masks_f64 : ota_find_head_masks_f32)(r, h->batch, h->head, r->keys,
-                                                                  &h->workspace->masks);
+    ota_head_masks *masks = &h->workspace->masks;
+    if (h->wide)
+        ota_find_head_masks_f64(device->kernels->f64, r, h->batch, h->head, r->keys, masks);
+    else
+        ota_find_head_masks_f32(device->kernels->f32, r, h->batch, h->head, r->keys, masks);
     tasks_of(h->wide)->place_rows(h);
     ota_parallel(device->pool, cuts, rows, h);
     for (h->step = 0; h->step < cuts; h->step++)

@@ -87,7 +87,7 @@ typedef struct tile_head {
 } tile_head;
 
 typedef struct tile_terms {
-    const ota_resolved *resolved;
+    const ota_cpu_device *device;
     int64_t batch, head, first;
 } tile_terms;
 

@@ -116,6 +116,23 @@ typedef struct OF_TYPE(capped_passes) {
     ota_level_sums (*level)(const OF_TYPE(capped) *row);
 } OF_TYPE(capped_passes);
 
+/* Of a row of scores s (terms.inc.h) */
+typedef struct OF_TYPE(term_passes) {
+    /* to[k] = from[k step], of any type; 1 or 0 of a bool */
+    void (*numbers)(const void *from, ota_type type, int64_t step, int64_t count, real *to);
+    /* s += addend, -inf where either is -inf or addend <= least; s += addend alone */
+    void (*add_or_forbid)(const real *addend, real least, int64_t count, real *s);
+    void (*add)(const real *addend, int64_t count, real *s);
+    /* -inf where the flag is not above 0 */
+    void (*allow)(const real *flag, int64_t count, real *s);
+    /* s[k] -= slope |distance - k| */
+    void (*distance)(int64_t distance, real slope, int64_t count, real *s);
+    /* s = cap tanh(s / cap) */
+    void (*softcap)(real cap, int64_t count, real *s);
+    /* tanh_x = tanh x and slope = 1 - tanh^2 x; NaN stays NaN in `tanh_x`. The three arrays are apart. */
+    void (*tanh)(const real *x, int64_t count, real *tanh_x, real *slope);
+} OF_TYPE(term_passes);
+
 typedef struct OF_TYPE(slopes) {
     const real *w, *u;
     int64_t ldw, ldu, rows, columns;
@@ -253,6 +270,7 @@ typedef struct OF_TYPE(table) {
     /* to[k * ld + r] = rows[r][k], k < count, r < lanes */
     void (*transpose)(const real *const *rows, int64_t count, real *to, int64_t ld);
     bool (*is_finite)(const real *x, int64_t count);
+    const OF_TYPE(term_passes) *terms;
     int64_t lanes;                                /* <= OTA_LANES_MOST, of 64 bytes at most */
     void (*lane_rounds)(const OF_TYPE(lanes) *b); /* see above */
     /* to[e * lanes + l] = from[l * stride + e] factor for e < count, and back, where the elements of to

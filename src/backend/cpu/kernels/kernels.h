@@ -32,6 +32,7 @@
 #include "backend/product.h"
 #include "backend/route_kernels.h"
 #include "base/integers.h"
+#include "otattn.h"
 
 /* Sizes every level shares, so that packing and results do not depend on more than the level. */
 enum {

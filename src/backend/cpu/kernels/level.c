@@ -8,7 +8,7 @@
  *     OTA_TILES         products of pairs run on tiles
  *     OTA_NO_BATCHES    a build without src/batches/, whose kernels are left out
  *
- * pack.inc.h has what packing wants, exp2.inc.h 2^t and the reading of scores, power.inc.h x^p, masked.inc.h masks in a tile, attend.inc.h the fused
+ * pack.inc.h has what packing wants, terms.inc.h what terms and masks do to rows of scores, exp2.inc.h 2^t and the reading of scores, power.inc.h x^p, masked.inc.h masks in a tile, attend.inc.h the fused
  * kernel and products.inc.h the products, gradient.inc.h its derivative, passes.inc.h the passes over rows and matrices
  * of scores, sparse.inc.h rows with few weights, slopes.inc.h what backward does with rows, adjoint.inc.h the
  * passes of its linear system, lanes.inc.h rounds of many small problems, one a lane, match.inc.h matchings, bounded.inc.h
@@ -49,6 +49,7 @@ const ota_kernels_bf16 OTA_TABLE = {
 
 #else
 #include "pack.inc.h"
+#include "terms.inc.h"
 #include "passes.inc.h"
 #include "capped.inc.h"
 #include "online.inc.h"
@@ -112,6 +113,7 @@ const kernel_table OTA_TABLE = {
     .lanes = LANES,
     .transpose = transpose,
     .is_finite = is_finite,
+    .terms = &term_passes,
     .lane_rounds = lane_rounds,
     .lanes_in = lanes_in,
     .lanes_out = lanes_out,
