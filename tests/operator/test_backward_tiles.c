@@ -283,8 +283,8 @@ static void test_large(void **state) {
     for (uint64_t k = 0; k < 8; k++) {
         recipe w = base(k + 1);
         w.heads = w.key_heads = k % 2 == 0 ? 1 : 3;
-        w.n = k == 5 ? 800 : 200;
-        w.m = k == 4 ? 1100 : 270;
+        w.n = k == 5 ? 1700 : 200;
+        w.m = k == 4 ? 2200 : 270;
         w.mask = k % 3 == 1 ? CAUSAL_BOTTOM_RIGHT : k % 3 == 2 ? WINDOW : NO_MASK;
         w.type = w.out_type = k == 3 ? OTA_F64 : k >= 6 ? OTA_BF16 : OTA_F32;
         check_problem(&w, w.type, "", &seen);
