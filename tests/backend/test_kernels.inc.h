@@ -1298,12 +1298,12 @@ static void NAME(test_packing)(void **state) {
         FOR_EACH_LEVEL(kernels) {
             NAME(ota_pack_keys)(kernels, &flat, 1, 2, keys, packed);
             assert_true(NAME(same)(plain, packed, ota_packed_length(keys, width)));
-            assert_true(kernels->is_finite(rows, keys * width));
+            assert_true(kernels->terms->is_finite(rows, keys * width));
             for (int64_t j = 0; j < keys * width; j += 1 + j / 7) {
                 const T kept = rows[j];
                 for (int k = 0; k < 3; k++) {
                     rows[j] = k == 0 ? (T)NAN : (k == 1 ? (T)INFINITY : (T)-INFINITY);
-                    assert_false(kernels->is_finite(rows, keys * width));
+                    assert_false(kernels->terms->is_finite(rows, keys * width));
                 }
                 rows[j] = kept;
             }

@@ -141,7 +141,7 @@ void WORD(ota_pack_keys)(const OF_TYPE(table) *kernels, const ota_array *from, i
                     else
                         read_rows(from, batch, head, key, w, count, strip[i]);
                 }
-                kernels->transpose(row, count, panel + w * OTA_PANEL + lane, OTA_PANEL);
+                kernels->terms->transpose(row, count, panel + w * OTA_PANEL + lane, OTA_PANEL);
             }
         }
     }

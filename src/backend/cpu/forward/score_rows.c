@@ -41,7 +41,7 @@ void pack_values(const cpu_run *w, ota_packed_kv *packed, int64_t batch, int64_t
     if (!ota_array_present(&w->arrays->out) || device->values_width == 0) return;
     real *to = packed->values;
     pack_rows(&w->arrays->values, batch, key_head, 0, device->key_count, to, device->values_width);
-    if (KERNELS(device)->is_finite(to, device->key_count * device->values_width)) return;
+    if (KERNELS(device)->terms->is_finite(to, device->key_count * device->values_width)) return;
     for (int64_t j = 0; j < device->key_count; j++) {
         real *row = to + j * device->values_width;
         bool finite = true;

@@ -7,7 +7,7 @@
 
 /* What is not finite becomes 0. */
 static bool make_finite(const tile_head *h, real *x, int64_t count) {
-    if (KERNELS(h->run->device)->is_finite(x, count)) return true;
+    if (KERNELS(h->run->device)->terms->is_finite(x, count)) return true;
     for (int64_t k = 0; k < count; k++) {
         if (!(x[k] - x[k] == (real)0)) x[k] = (real)0;
     }
@@ -17,8 +17,9 @@ static bool make_finite(const tile_head *h, real *x, int64_t count) {
 /* All rows of a head as they lie, where they are one block of finite numbers of T; else NULL. */
 static const real *block_of(const tile_head *h, const ota_array *a, int64_t head) {
     const real *at = dense_rows(a, h->batch, head, 0);
-    return at != NULL && KERNELS(h->run->device)->is_finite(at, a->size[2] * a->size[3]) ? at
-                                                                                         : NULL;
+    return at != NULL && KERNELS(h->run->device)->terms->is_finite(at, a->size[2] * a->size[3])
+               ? at
+               : NULL;
 }
 
 static void place_keys(tile_head *h) {
@@ -56,7 +57,7 @@ static void pack_values_of(const tile_head *h) {
     real *values = packed->values;
     packed->nonfinite_count = 0;
     pack_rows(&h->run->arrays->values, h->batch, h->key_head, 0, m, values, width);
-    const bool finite = KERNELS(device)->is_finite(values, m * width);
+    const bool finite = KERNELS(device)->terms->is_finite(values, m * width);
     for (int64_t j = 0; j < m && !finite; j++) {
         if (!make_finite(h, values + j * width, width))
             packed->nonfinite_keys[packed->nonfinite_count++] = j;

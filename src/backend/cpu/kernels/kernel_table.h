@@ -131,6 +131,9 @@ typedef struct OF_TYPE(term_passes) {
     void (*softcap)(real cap, int64_t count, real *s);
     /* tanh_x = tanh x and slope = 1 - tanh^2 x; NaN stays NaN in `tanh_x`. The three arrays are apart. */
     void (*tanh)(const real *x, int64_t count, real *tanh_x, real *slope);
+    /* packing: to[k * ld + r] = rows[r][k], k < count, r < the lanes of the table */
+    void (*transpose)(const real *const *rows, int64_t count, real *to, int64_t ld);
+    bool (*is_finite)(const real *x, int64_t count);
 } OF_TYPE(term_passes);
 
 typedef struct OF_TYPE(slopes) {
@@ -267,9 +270,6 @@ typedef struct OF_TYPE(table) {
     /* mean_i = (w_i . x) / den_i, 0 where den_i is not above 0; y_j += w_ij (x_j - mean_i) */
     void (*centred_product)(const real *w, int64_t ldw, int64_t rows, int64_t columns,
                             const double *x, const double *den, double *mean, double *y);
-    /* to[k * ld + r] = rows[r][k], k < count, r < lanes */
-    void (*transpose)(const real *const *rows, int64_t count, real *to, int64_t ld);
-    bool (*is_finite)(const real *x, int64_t count);
     const OF_TYPE(term_passes) *terms;
     int64_t lanes;                                /* <= OTA_LANES_MOST, of 64 bytes at most */
     void (*lane_rounds)(const OF_TYPE(lanes) *b); /* see above */

@@ -8,7 +8,7 @@
  *     OTA_TILES         products of pairs run on tiles
  *     OTA_NO_BATCHES    a build without src/batches/, whose kernels are left out
  *
- * pack.inc.h has what packing wants, terms.inc.h what terms and masks do to rows of scores, exp2.inc.h 2^t and the reading of scores, power.inc.h x^p, masked.inc.h masks in a tile, attend.inc.h the fused
+ * terms.inc.h has what packing, terms and masks want, exp2.inc.h 2^t and the reading of scores, power.inc.h x^p, masked.inc.h masks in a tile, attend.inc.h the fused
  * kernel and products.inc.h the products, gradient.inc.h its derivative, passes.inc.h the passes over rows and matrices
  * of scores, sparse.inc.h rows with few weights, slopes.inc.h what backward does with rows, adjoint.inc.h the
  * passes of its linear system, lanes.inc.h rounds of many small problems, one a lane, match.inc.h matchings, bounded.inc.h
@@ -48,7 +48,6 @@ const ota_kernels_bf16 OTA_TABLE = {
     .attend = attend_pairs, .gradient = gradient_pairs, .maxsim = maxsim_pass};
 
 #else
-#include "pack.inc.h"
 #include "terms.inc.h"
 #include "passes.inc.h"
 #include "capped.inc.h"
@@ -111,8 +110,6 @@ const kernel_table OTA_TABLE = {
     .slope_diagonal = slope_diagonal,
     .centred_product = centred_product,
     .lanes = LANES,
-    .transpose = transpose,
-    .is_finite = is_finite,
     .terms = &term_passes,
     .lane_rounds = lane_rounds,
     .lanes_in = lanes_in,
