@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import otattn
@@ -120,7 +120,7 @@ def test_edits_stack_and_every_layer_is_meant(pair: tuple[Any, otattn.Model]) ->
 @pytest.mark.parametrize(("point", "by"), [("resid_pre", None), ("z", None), ("pattern", "head")])
 def test_patching_is_that_of_model(pair: tuple[Any, otattn.Model], point: str, by: str | None) -> None:
     network, ours = pair
-    given = {"by": by, "answer": 5, "other": 9}
+    given: dict[str, Any] = {"by": by, "answer": 5, "other": 9}
     found = otattn.hf.patch(network, IDS[0], IDS[1], point, **given)
     wanted = ours.patch(IDS[0].numpy(), IDS[1].numpy(), point, **given)
     assert (found.by, found.answer, found.other) == (wanted.by, 5, 9)
@@ -200,7 +200,7 @@ def test_what_an_edit_cannot_mean_is_refused(pair: tuple[Any, otattn.Model]) -> 
         otattn.hf.patch(network, IDS[0], IDS[1, :4])
     with pytest.raises(ValueError, match="one of answer and other is given"):
         otattn.hf.patch(network, IDS[0], IDS[1], answer=3)
-    with pytest.raises(TypeError, match=r"wanted otattn\.Edit"), otattn.hf.edited(network, "z"):
+    with pytest.raises(TypeError, match=r"wanted otattn\.Edit"), otattn.hf.edited(network, cast(Any, "z")):
         pass
     assert not network._forward_pre_hooks
     with pytest.raises(ValueError, match="no logits of tokens"):
