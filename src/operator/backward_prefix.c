@@ -40,7 +40,7 @@ static void block_masses(const ota_backward_job *job, const ota_head *head, doub
 /* Weights at their caps stand still. */
 static double slope_of(double p, double cap, const ota_head *block) {
     if (!(p > 0.0) || p >= cap) return 0.0;
-    return block->row.regulariser->tsallis ? pow(p, 2.0 - block->row.order) : p;
+    return block->row.regulariser->tsallis ? ota_tsallis_slope(p, block->row.order) : p;
 }
 
 /* P of the block into `weights` (row by row, the solver's matrix of slopes), sums of the system. */

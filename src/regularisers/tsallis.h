@@ -1,5 +1,6 @@
 /* tsallis.h: of a Tsallis weight p = [(alpha - 1) x]_+^(1 / (alpha - 1)), k = alpha - 1 and L = log p:
  *
+ *     slope   dp/dx = p^(2 - alpha)
  *     level   x - 1 / k = (e^(k L) - 1) / k                          L where k = 0
  *     order slope   dp/dalpha / (p^(2 - alpha)) at x - 1 / k fixed = -L^2 phi(k L),  phi(y) = ((y - 1) e^y + 1) / y^2
  *
@@ -9,6 +10,12 @@
 #define OTA_TSALLIS_H
 
 #include <math.h>
+
+/* p^(2 - alpha), the slope of a weight. Above order 2 it has no bound as p falls; from the largest number here on one weight
+ * outweighs the digits of all others, and sums of its products stay within the range of a double. */
+static inline double ota_tsallis_slope(double p, double order) {
+    return fmin(pow(p, 2.0 - order), 1.0e250);
+}
 
 static inline double ota_tsallis_level(double p, double order) {
     const double k = order - 1.0, log_p = log(p);

@@ -21,6 +21,8 @@ from .scores import Scores
 
 # Steps of the search for f: of halvings there are enough for the type, Newton's end it earlier.
 _STEPS = {torch.float32: 40, torch.float64: 70}
+# The largest slope of a weight, as in the library: sums of its products stay within the type's range.
+_LARGEST = {torch.float32: 1e30, torch.float64: 1e250}
 
 
 def order_of(scores: Scores) -> Any:
@@ -109,17 +111,22 @@ class Rows:
             keys, block = s.keys(rows), sums.begin(rows)
             _, inside = levels(self.with_sink(block), self.mass[:, :, rows], self.a)
             p = weights(inside, self.a)
-            w = (p ** (1.0 - self.a)).where(p != 0.0, 0.0)
+            w = (p ** (1.0 - self.a)).where(p != 0.0, 0.0).clamp(max=_LARGEST[p.dtype])
             dp = sums.by_weights(p[..., : block.shape[3]], out, coupling)
             if receiver is not None:
                 dp = dp + receiver[..., None, keys]
             if m.sink is not None:
                 dp = torch.cat([dp, dp.new_zeros((*dp.shape[:3], 1))], 3)
+            # Above order 2 the slope of one weight may outweigh all others: they keep their digits from there on.
+            steepest = torch.zeros_like(dp[..., :1])
+            if not isinstance(self.a, float) or self.a > 1.0:
+                steepest = dp.gather(3, w.argmax(3, keepdim=True))
+                dp = dp - steepest
             some = w.sum(3)
             mean = (w * dp).where(w != 0.0, 0.0).sum(3) / some.where(some != 0.0, 1.0)
             apart = (dp - mean[..., None]).where(w != 0.0, 0.0)
             ds = w * apart
-            by_mass[:, :, rows] = mean
+            by_mass[:, :, rows] = mean + steepest[..., 0]
             if "alpha" in found:
                 base = inside.where(p > 0.0, 1.0)
                 along = p * ((1.0 - torch.log(base)) / self.a**2)

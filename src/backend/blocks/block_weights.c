@@ -1,6 +1,8 @@
 /* Weights of a block (blocks.h) at given potentials, their slopes, and what searches for potentials ask of its rows. */
 #include "blocks.h"
 
+#include "regularisers/tsallis.h"
+
 double ota_pair_slope(const ota_row_parameters *rule, double s, double f, double p, double cap) {
     if (!(p > 0.0) || p >= cap) return 0.0;
     if (rule->custom != NULL)
@@ -8,7 +10,7 @@ double ota_pair_slope(const ota_row_parameters *rule, double s, double f, double
     if (!rule->regulariser->tsallis) return p;
     if (rule->order >= 2.0 && rule->order <= 2.0) return 1.0;
     if (rule->order >= 1.5 && rule->order <= 1.5) return sqrt(p);
-    return pow(p, 2.0 - rule->order);
+    return ota_tsallis_slope(p, rule->order);
 }
 
 double ota_sink_weight(const ota_row_parameters *rule, const ota_host_algebra *algebra,

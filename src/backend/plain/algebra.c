@@ -5,6 +5,8 @@
 #include <float.h>
 #include <math.h>
 
+#include "regularisers/tsallis.h"
+
 /* ---- sums and products ---------------------------------------------------------------------------- */
 
 static double sum(const double *p, int64_t count) {
@@ -51,7 +53,8 @@ static int64_t list(const double *s, const double *h, int64_t count, double floo
 }
 
 static void slope_weights(const double *p, int64_t count, double power, double *w) {
-    for (int64_t j = 0; j < count; j++) w[j] = p[j] > 0.0 ? pow(p[j], power) : 0.0;
+    for (int64_t j = 0; j < count; j++)
+        w[j] = p[j] > 0.0 ? ota_tsallis_slope(p[j], 2.0 - power) : 0.0;
 }
 
 /* ---- exponentials --------------------------------------------------------------------------------- */

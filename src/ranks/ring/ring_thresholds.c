@@ -12,6 +12,8 @@
 
 #include "ring_pairs.h"
 
+#include "regularisers/tsallis.h"
+
 /* A row's relative miss of its mass that is left to the last scaling, and one that the next Newton step squares. */
 static const double enough = 1.0e-14, near = 1.0e-8;
 
@@ -164,7 +166,7 @@ static void step_row(ota_ring_device *ring, int64_t k) {
     const double sink = ota_ring_sink_of(ring, k, &row);
     if (sink > 0.0) {
         p->first[k] += sink;
-        p->second[k] += pow(sink, 2.0 - row.order);
+        p->second[k] += ota_tsallis_slope(sink, row.order);
     }
     if (!threshold_step(&p->search[k], p->first[k], p->second[k])) p->state[k] = OTA_RING_FOUND;
     p->f[k] = potential_of(p, k, &row);

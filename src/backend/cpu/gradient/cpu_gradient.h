@@ -14,6 +14,7 @@
 
 #include "backend/cpu/device.h"
 #include "backend/gradient.h"
+#include "regularisers/tsallis.h"
 
 /* Scratch of one worker, T = the plan's type; block = OTA_BLOCK_ROWS x strip stride. */
 typedef struct ota_backward_worker {
@@ -61,7 +62,7 @@ static inline ota_head_workspace *workspace_of(const ota_backward_job *job) {
 /* P^power, power = 2 - alpha. */
 static inline double slope_of(double p, double power) {
     if (!(power < 1.0) && !(power > 1.0)) return p;
-    return power < 0.0 || power > 0.0 ? pow(p, power) : 1.0;
+    return power < 0.0 || power > 0.0 ? ota_tsallis_slope(p, 2.0 - power) : 1.0;
 }
 
 typedef void ota_gradient_task(void *context, int64_t index, int worker);
