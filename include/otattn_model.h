@@ -281,8 +281,9 @@ OTA_API int ota_session_probe_inputs(ota_session *session, const float *states, 
  * the flag is up or the deadline has passed, the logits, like the inputs above, are of no use. */
 OTA_API void ota_session_probe(ota_session *session, const float *inputs, int64_t rows,
                                float *logits);
-/* Some rows of the probe's matrix: first ... first + count - 1 of W, as f32 [count, width]; OTA_UNSUPPORTED where logits are
- * no products of states. */
+/* Some rows of the probe's matrix: first ... first + count - 1 of W, as f32 [count, width]. A cap of the logits has a slope of
+ * at most 1 everywhere, so that how far rows move a logit bounds the capped one, too. OTA_UNSUPPORTED where embeddings are
+ * narrower than states and the head has an activation. */
 OTA_API ota_status ota_model_probe_rows(const ota_model *model, int64_t first, int64_t count,
                                         float *rows, ota_error *error);
 /* The session's threads, for the caller's own loops between or inside (in a capture) its runs; owned by

@@ -165,10 +165,6 @@ ota_status ota_model_probe_rows(const ota_model *model, int64_t first, int64_t c
                           "rows %lld to %lld are not within the %lld of the probe",
                           (long long)first, (long long)(first + count), (long long)w->rows);
     const double divisor = model->config.factors.logits;
-    if (model->config.factors.logit_cap > 0)
-        return ota_refuse(error, OTA_UNSUPPORTED,
-                          "logits are no products with rows, since the model caps them at %g",
-                          model->config.factors.logit_cap);
     if (projects) return project_rows(model, first, count, rows, error);
     for (int64_t i = 0; i < count; i++) decode_row(w, first + i, rows + i * width);
     for (int64_t k = 0; divisor > 0 && k < count * width; k++) rows[k] /= (float)divisor;

@@ -117,7 +117,7 @@ class Rows:
                 dp = dp + receiver[..., None, keys]
             if m.sink is not None:
                 dp = torch.cat([dp, dp.new_zeros((*dp.shape[:3], 1))], 3)
-            # Above order 2 the slope of one weight may outweigh all others: they keep their digits from there on.
+            # Above order 2 one weight's slope may outweigh all others, which keep their digits from there on.
             steepest = torch.zeros_like(dp[..., :1])
             if not isinstance(self.a, float) or self.a > 1.0:
                 steepest = dp.gather(3, w.argmax(3, keepdim=True))

@@ -573,6 +573,18 @@ def test_family(tmp_path: Path, name: str, seed: int) -> None:
         expect_same_words(tmp_path, model, ids[0, :9])
 
 
+@pytest.mark.parametrize("name", FAMILIES)
+def test_family_is_analyzed(tmp_path: Path, name: str) -> None:
+    """Gemma 2, whose logits are capped, was refused. ELECTRA's embeddings may be narrower than its states."""
+    changes = {"final_logit_softcapping": 3.0} if name == "gemma2" else {}
+    make_model(tmp_path / "model", name, 1, **changes)
+    np.save(tmp_path / "ids.npy", np.random.default_rng(0).integers(3, VOCABULARY - 5, size=64))
+    done = run(tmp_path, "analyze", "model", "--ids", "ids.npy", "--windows", "2x16", "-o", "found")
+    narrow = name == "electra" and b"rows of the probe are narrower than states" in done.stderr
+    assert done.returncode == 0 or narrow, done.stderr
+    assert narrow or json.loads((tmp_path / "found" / "metrics.json").read_text())
+
+
 @pytest.mark.parametrize("name", ["mixtral", "gpt_oss"])
 def test_experts_that_are_no_numbers(tmp_path: Path, name: str) -> None:
     """Weights of experts are looked at like all others; those in one tensor are found within it."""
