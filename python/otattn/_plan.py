@@ -190,42 +190,6 @@ class Plan:
         kept.settle(found[1])
         return Solved(kept, arrays, found)
 
-    def _last_grown(self, names: Iterable[str]) -> Solved:
-        """The last forward, solved again with small masses for those of 0 whose derivatives are wanted."""
-        solved = self._last()
-        moving = [name for name in names if name in MASSES]
-        small = grown(self._spec, WHOLE, solved.arrays, moving) if moving else None
-        if small is None:
-            return solved
-        spec, arrays = small
-        job = Job(spec, [operand_of(x) for x in (*arrays, *self._given.operands[len(WHOLE) :])], True)
-        wants = wants_of(("out", "column_potential", "row_potential"), WHOLE, False, self._given.lead)
-        kept = solve_of(NUMPY, job, wants, arrays, (arrays[0], self._given.lead), None, Handle(job))
-        kept.lent = True
-        found = run_kept(NUMPY, kept, spec, arrays)
-        if found is None:
-            refused(kept)
-        kept.settle(found[1])
-        return Solved(kept, arrays, found)
-
-    def _last_grown(self, names: Iterable[str]) -> Solved:
-        """The last forward, solved again with small masses for those of 0 whose derivatives are wanted."""
-        solved = self._last()
-        moving = [name for name in names if name in MASSES]
-        small = grown(self._spec, WHOLE, solved.arrays, moving) if moving else None
-        if small is None:
-            return solved
-        spec, arrays = small
-        job = Job(spec, [operand_of(x) for x in (*arrays, *self._given.operands[len(WHOLE) :])], True)
-        wants = wants_of(("out", "column_potential", "row_potential"), WHOLE, False, self._given.lead)
-        kept = solve_of(NUMPY, job, wants, arrays, (arrays[0], self._given.lead), None, Handle(job))
-        kept.lent = True
-        found = run_kept(NUMPY, kept, spec, arrays)
-        if found is None:
-            refused(kept)
-        kept.settle(found[1])
-        return Solved(kept, arrays, found)
-
     def backward(
         self,
         out_grad: Any = None,

@@ -36,7 +36,7 @@ bool ota_ranks_sum(const ota_settings *settings, double *values, int64_t count, 
         const int64_t piece = ota_int_min(count - first, OTA_RANKS_ROOM);
         last = first + piece == count;
         double *more = ranks->room + piece;
-        memcpy(ranks->room, values + first, (size_t)piece * sizeof *values);
+        if (piece > 0) memcpy(ranks->room, values + first, (size_t)piece * sizeof *values);
         if (last) {
             const ota_status here = ota_interrupted(settings);
             more[0] = here == OTA_CANCELLED ? 1.0 : 0.0;
@@ -45,7 +45,7 @@ bool ota_ranks_sum(const ota_settings *settings, double *values, int64_t count, 
         }
         const int64_t sent = last ? piece + 2 + beside_count : piece;
         if (!reduce(ranks, ranks->room, sent, OTA_F64, OTA_REDUCE_SUM, step)) return false;
-        memcpy(values + first, ranks->room, (size_t)piece * sizeof *values);
+        if (piece > 0) memcpy(values + first, ranks->room, (size_t)piece * sizeof *values);
         first += piece;
         if (last) {
             ranks->interrupted = more[0] > 0.0   ? OTA_CANCELLED

@@ -66,10 +66,11 @@ const char *ota_far_plan_cannot(const ota_head *head) {
     if (head->row.strength < INFINITY) return "relaxed rows force no mass anywhere";
     const char *why = cannot(head->settings, ota_head_rule(head), head->row.regulariser);
     if (why != NULL) return why;
-    return fits(rows_of(head), head->columns, head->scores.numbers_added)
-               ? NULL
-               : "above 2^22 pairs such numbers have to come as an additive mask or a bias of "
-                 "pairs";
+    const bool shared = head->settings->ranks != NULL;
+    if (fits(rows_of(head), head->columns, head->scores.numbers_added && !shared)) return NULL;
+    return shared ? "above 2^22 pairs the scores of all processes are not gathered for it"
+                  : "above 2^22 pairs such numbers have to come as an additive mask or a bias of "
+                    "pairs";
 }
 
 static int ranks_of(const ota_settings *s) { return s->ranks != NULL ? s->ranks->to.ranks : 1; }
@@ -87,7 +88,8 @@ size_t ota_far_scores_bytes(const ota_head_shape *shape, ota_column_rule columns
     memory m = {0};
     ota_arena arena = {0};
     if (cannot(&r->settings, rule, regulariser) != NULL || r->problem.rows == OTA_ROWS_RELAXED ||
-        !fits(of.rows, of.columns, r->adds_pairs))
+        shape->backend->semidual != NULL ||
+        !fits(of.rows, of.columns, r->adds_pairs && of.ranks == 1))
         return 0;
     lay_out(&m, &arena, &of);
     return ota_arena_overflowed(&arena) ? SIZE_MAX : arena.used;

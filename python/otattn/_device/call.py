@@ -10,7 +10,7 @@ from torch import Tensor
 
 from .. import _structs as c
 from .._leaks import watch
-from .._settings import OPERANDS, PLACES
+from .._settings import MASSES, OPERANDS, PLACES
 from .._spec import Spec
 from .._zero_masses import grown
 from .adjoint import Upstream, gradients
@@ -67,6 +67,32 @@ def arithmetic(operands: Sequence[Tensor | None], recorded: bool = False) -> Ite
             ) from error
 
 
+def _gradients(
+    spec: Spec,
+    operands: Sequence[Tensor | None],
+    upstream: Sequence[Tensor | None],
+    saved: Tensor | None,
+    wanted: Sequence[str],
+) -> dict[str, Tensor]:
+    # Those that are not wanted are constants, whatever they are to the caller.
+    operands = [x if x is None else x.detach() for x in operands]
+    needed = wanted if upstream[1] is None else (*wanted, "coupling")
+    engine = engine_of(spec, operands, needed)
+    s = engine.scores
+    from_ = Upstream(s, *upstream)
+    if s.problem.regulariser == c.ENTMAX:
+        if isinstance(engine, Kernels) and from_.receiver is None and from_.out is not None:
+            return engine.entmax_backward(wanted, from_.out)
+        return Rows(s).backward(wanted, from_.out, from_.coupling, from_.receiver)
+    g = None
+    coupled = s.problem.columns != c.COLUMNS_FREE
+    if coupled and saved is not None and saved.numel():
+        g = (saved[:, :, 0] / s.tau({k: x.double() for k, x in s.given.items()})).to(s.wide)
+    elif coupled and not s.options.rounds and s.problem.columns != c.COLUMNS_ELASTIC:
+        g = solve(engine).g.to(s.wide)
+    return gradients(engine, wanted, from_, g)
+
+
 def gradients_of_tensors(
     spec: Spec,
     operands: Sequence[Tensor | None],
@@ -77,25 +103,14 @@ def gradients_of_tensors(
     """Those of the operands `wanted`, for gradients of out, coupling and receiver."""
     with arithmetic(operands, recorded=True):
         small = grown(spec, OPERANDS[: len(operands)], operands, wanted, by_rounds=True)
+        found = _gradients(spec, operands, upstream, saved, wanted)
         if small is not None:
-            (spec, operands), saved = small, None
-        needed = wanted if upstream[1] is None else (*wanted, "coupling")
-        engine = engine_of(spec, operands, needed)
-        s = engine.scores
-        from_ = Upstream(s, *upstream)
-        if s.problem.regulariser == c.ENTMAX:
-            if isinstance(engine, Kernels) and from_.receiver is None and from_.out is not None:
-                found = engine.entmax_backward(wanted, from_.out)
-            else:
-                found = Rows(s).backward(wanted, from_.out, from_.coupling, from_.receiver)
-        else:
-            g = None
-            coupled = s.problem.columns != c.COLUMNS_FREE
-            if coupled and saved is not None and saved.numel():
-                g = (saved[:, :, 0] / s.tau({k: x.double() for k, x in s.given.items()})).to(s.wide)
-            elif coupled and not s.options.rounds and s.problem.columns != c.COLUMNS_ELASTIC:
-                g = solve(engine).g.to(s.wide)
-            found = gradients(engine, wanted, from_, g)
+            # Small masses show in the plan of rounds: they serve the derivatives by masses of 0 alone.
+            masses = [name for name in wanted if name in MASSES]
+            for name, limit in _gradients(*small, upstream, None, masses).items():
+                mass = operands[PLACES[name]]
+                assert mass is not None
+                found[name] = found[name].where(mass.to(limit.device) != 0.0, limit)
         results = []
         for name in wanted:
             x = operands[PLACES[name]]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any, cast
 
 import numpy as np
@@ -136,7 +137,9 @@ def test_patching_is_that_of_model(pair: tuple[Any, otattn.Model], point: str, b
 def test_other_methods_have_points(method: str) -> None:
     network = model("gpt2")
     otattn.hf.set_attention(network, method)
-    with torch.no_grad(), pytest.warns(match="later tokens") if "relaxed" in method else torch.no_grad():
+    with torch.no_grad(), warnings.catch_warnings():
+        # Later tokens change earlier ones, which is said once a process.
+        warnings.simplefilter("ignore", UserWarning)
         plain = network(IDS, output_attentions=True)
         found = otattn.hf.capture(network, IDS, ["pattern", "z", "v"])
         # What nobody changed is the same, and values are mixed by weights as they are left.
