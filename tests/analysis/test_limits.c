@@ -58,7 +58,7 @@ static ota_status hamming_sinkhorn(void) {
                                    .u = out,
                                    .v = out + MOST};
     ota_hamming_result r;
-    return ota_hamming(share, rows, WIDE, 0.05, &o, &r, &limits, &error);
+    return ota_hamming(rows, rows + WIDE, WIDE, 0.05, &o, &r, &limits, &error);
 }
 static ota_status divergence(void) {
     ota_divergence d;
