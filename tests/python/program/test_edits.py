@@ -302,7 +302,7 @@ def test_the_list_of_points_is_documented(tmp_path: Path) -> None:
             tmp_path, "capture", name, "--ids", "ids.npy", "--points", "all", "-f", "-o", "all.safetensors"
         )
         names |= {re.sub(r"^blocks\.\d+\.", "", entry["name"]) for entry in found["tensors"]}
-    page = (ROOT / "docs" / "users" / "models.md").read_text()
+    page = (ROOT / "docs" / "users" / "weights.md").read_text()
     rows = [row for row in page.splitlines() if row.startswith("| [batch")]
     documented = {word for row in rows for word in re.findall(r"`([\w.]+)`", row)}
     assert documented - {"all"} == names | {"logits", "attn.hook_result"}
