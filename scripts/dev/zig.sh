@@ -78,6 +78,8 @@ static_library() {
             source=scripts/libraries
             ;;
     esac
+    # What an older layout left there is of another source.
+    rm -rf "${folder:?}/$name"
     cmake -S "$source" -B "$folder/$name" "${options[@]}" &&
         cmake --build "$folder/$name" -j "$jobs" && cmake --install "$folder/$name"
 }
