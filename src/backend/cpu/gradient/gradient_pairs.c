@@ -190,13 +190,21 @@ void pair_weights(const ota_backward_job *job, int64_t query, int64_t count, con
     KERNELS(job->device)->multiply(p, count, (real)exp((f + top) / tau));
 }
 
+/* Above order 2 up to a number with which sums of its products stay within the range of real (regularisers/tsallis.h). */
+void row_powers(const ota_backward_job *job, const real *p, int64_t count, real *w) {
+    const double power = 2.0 - job->parameters.order;
+    const real most = (real)(sizeof(real) == sizeof(double) ? 1.0e250 : 1.0e30);
+    KERNELS(job->device)->slope_weights(p, count, power, w);
+    for (int64_t j = 0; power < 0.0 && j < count; j++) w[j] = w[j] > most ? most : w[j];
+}
+
 /* w = dP/dS tau of a row of weights p at scores s. */
 void row_slopes(const ota_backward_job *job, int64_t query, int64_t count, const real *s,
                 const real *p, real *w) {
     const ota_custom *custom = job->parameters.custom;
     if (custom == NULL) {
         const ota_entry_caps *caps = &job->parameters.caps;
-        KERNELS(job->device)->slope_weights(p, count, 2.0 - job->parameters.order, w);
+        row_powers(job, p, count, w);
         for (int64_t j = 0; job->parameters.regulariser->capped && j < count; j++) {
             if (p[j] >= (real)ota_entry_cap(caps, query, j)) w[j] = (real)0;
         }

@@ -249,7 +249,7 @@ static void list_slopes(const ota_backward_job *job, const ota_backward_worker *
     KERNELS(device)->gather_dot((const real *)w->gradients + row * width, where, count,
                                 packed_of(job)->values, width, width, u);
     const double middle = centre(job, p, count, u);
-    KERNELS(device)->slope_weights(p, count, 2.0 - job->parameters.order, slope);
+    row_powers(job, p, count, slope);
     const double sum = KERNELS(device)->slope_mean(slope, u, NULL, count, &total);
     const double sink = sink_slope(job, query, &rest);
     total += sink;

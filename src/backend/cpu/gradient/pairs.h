@@ -10,6 +10,7 @@
 #define form_tile WORD(ota_gradient_form_tile)
 #define form_upstream WORD(ota_gradient_form_upstream)
 #define pair_weights WORD(ota_gradient_pair_weights)
+#define row_powers WORD(ota_gradient_row_powers)
 #define row_slopes WORD(ota_gradient_row_slopes)
 #define find_weights WORD(ota_gradient_find_weights)
 #define pairs WORD(ota_gradient_pairs)
@@ -65,6 +66,8 @@ void form_upstream(const ota_backward_job *job, const ota_backward_worker *w, in
 /* P of a row from its potentials, without what online capacities do. */
 void pair_weights(const ota_backward_job *job, int64_t query, int64_t count, const real *s,
                   real *p);
+/* w = P^(2 - alpha) of `count` weights p. */
+void row_powers(const ota_backward_job *job, const real *p, int64_t count, real *w);
 /* w = dP/dS tau of `count` keys of a row of weights p at scores s. */
 void row_slopes(const ota_backward_job *job, int64_t query, int64_t count, const real *s,
                 const real *p, real *w);

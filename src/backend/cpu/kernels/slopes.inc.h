@@ -7,9 +7,6 @@
  *     gather_dot      s[i] = sum_w q[w] v[where[i]][w]
  *     scatter_add    out[where[i]][w] += p[i] x[w]                           f64 */
 
-/* Of orders above 2 (regularisers/tsallis.h): sums of its products stay within the range of real. */
-#define LARGEST_SLOPE ((real)(sizeof(real) == sizeof(double) ? 1.0e250 : 1.0e30))
-
 static void slope_weights(const real *restrict p, int64_t count, double power, real *restrict w) {
     if (power == 1.0) {
         memcpy(w, p, (size_t)count * sizeof *w);
@@ -25,7 +22,6 @@ static void slope_weights(const real *restrict p, int64_t count, double power, r
             const vmask above = mask_above(x, none);
             vec weight = none;
             if (mask_count(above) > 0) weight = vec_select(above, vec_power(x, &by), none);
-            if (power < 0.0) weight = vec_min(weight, vec_set(LARGEST_SLOPE));
             store_lanes(w + j, weight, lanes);
         }
     }
