@@ -1,10 +1,12 @@
-"""Fails when a part of the code grows past what one can hold in mind.
+"""Fails when a part of the code, or of what is written about it, grows past what one can hold in mind.
 
 a file over 600 lines; a folder of src/ with more than 27 files
 a function of more than 8 parameters, of Python's those that a call may give without their names
 a struct of more than 30 members or 4 bools, or with scratch that is told apart by numbers: buffer[0] here,
     buffer[1] there
 two files of one name in a library
+more than 12 pages for users; 2,000 words, code included, in one of them or in architecture.md; 60 lines of a
+    release in CHANGELOG.md
 in src/: an #undef; outside src/terms/ and the judge a kind of term named, where its form has to be asked
 
 scripts/sizes_allowed.txt lists what is larger, each with its number and its reason. A line that is no longer
@@ -37,6 +39,9 @@ MOST = {
     "numbered": 0,
     "namesakes": 1,
     "undefs": 0,
+    "pages": 12,
+    "words": 2000,
+    "release": 60,
 }
 WHAT = {
     "lines": "has {} lines, more than {}",
@@ -47,6 +52,9 @@ WHAT = {
     "numbered": "is told apart by numbers {} times; give each of them a name",
     "undefs": "has {} lines with #undef; pass what differs, or make it a file of its own",
     "namesakes": "has a base name that {} files of its library share",
+    "pages": "is one of {} pages, more than {}; let another page say it",
+    "words": "has {} words, more than {}; records go to docs/records/",
+    "release": "has {} lines, more than the {} of a page",
 }
 ALLOWED = "scripts/sizes_allowed.txt"
 # Where a file may be long: tests tell a story from top to bottom.
@@ -54,6 +62,11 @@ SHORT = ("src", "program", "statements", "analysis", "models", "bench")
 C_CODE = (*SHORT, "include", "engines", "examples", "fuzz")
 PYTHON_CODE = ("python/otattn", "scripts", "tests", "bench", "examples", "fuzz")
 ALL = (*C_CODE, "python", "tests", "scripts")
+USERS = "docs/users/"
+SHORT_PAGES = (USERS, "docs/development/architecture.md")
+CHANGES = "CHANGELOG.md"
+# Of a page of the changes: its version, and what stands below.
+RELEASE = re.compile(r"^## (\S+)[^\n]*\n(.*?)(?=^## |\Z)", re.MULTILINE | re.DOTALL)
 # What is linked into one library or program, whose objects and messages are told apart by the names of files.
 LIBRARIES = ("src", "program", "statements", "analysis", "models", "python/native")
 COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.DOTALL)
@@ -126,7 +139,18 @@ def measure_python(path: str, text: str) -> Iterator[Size]:
             yield Size("parameters", path, node.name, len(names) - (names[:1] in (["self"], ["cls"])))
 
 
+def measure_document(path: str, text: str) -> Iterator[Size]:
+    if path.startswith(SHORT_PAGES):
+        yield Size("words", path, "", sum(any(map(str.isalnum, word)) for word in text.split()))
+    if path == CHANGES:
+        for version, page in RELEASE.findall(text):
+            yield Size("release", path, version, len(page.strip().splitlines()))
+
+
 def measure(path: str, text: str) -> Iterator[Size]:
+    if path.endswith(".md"):
+        yield from measure_document(path, text)
+        return
     if path.startswith(tuple(f"{folder}/" for folder in SHORT)):
         yield Size("lines", path, "", text.count("\n"))
     if path.endswith(".py"):
@@ -154,6 +178,9 @@ def read(root: Path) -> dict[str, str]:
         for path in sorted((root / folder).rglob("*")):
             if path.suffix in {".c", ".h", ".py"} and path.is_file():
                 found[path.relative_to(root).as_posix()] = path.read_text(encoding="utf-8")
+    for path in [root / CHANGES, *sorted((root / "docs").rglob("*.md"))]:
+        if path.is_file():
+            found[path.relative_to(root).as_posix()] = path.read_text(encoding="utf-8")
     return found
 
 
@@ -165,10 +192,12 @@ def measure_all(files: dict[str, str]) -> Iterator[Size]:
                 numbered.append(size)
             else:
                 yield size
-    code = "\n".join(COMMENT.sub("", text) for path, text in files.items() if not path.endswith(".py"))
+    code = "\n".join(COMMENT.sub("", text) for path, text in files.items() if path.endswith((".c", ".h")))
     for size in numbered:
         member = size.name.rpartition(".")[2]
         yield size._replace(number=len(re.findall(rf"(?:->|\.){member}\s*\[\s*\d+\s*\]", code)))
+    pages = sorted(path for path in files if path.startswith(USERS))
+    yield from (Size("pages", path, "", len(pages)) for path in pages[-1:])
     folders = Counter(path.rpartition("/")[0] for path in files if path.startswith("src/"))
     yield from (Size("files", f"{folder}/", "", count) for folder, count in folders.items())
     for library in LIBRARIES:
@@ -238,6 +267,10 @@ PLANTS = [
     ("src/base/scratch.h", "struct s { double *parts[3]; }; x = s->parts[0] + s.parts[ 1 ];\n", "2 times"),
     ("src/operator/eight.c", "\n", "base name that 2 files"),
     ("src/base/large.c", "\n", "602 lines, more than 601"),
+    ("docs/users/twelve.md", "# One more\n", "one of 13 pages"),
+    ("docs/users/page0.md", "word " * 1999 + "| - |\n\n(2001)", "2001 words"),
+    ("docs/development/architecture.md", "word " * 2001, "2001 words"),
+    (CHANGES, "* line\n" * 60, "0.1.0: has 61 lines"),
     (ALLOWED, "lines src/base/eight.c 601: tables\n", "eight.c is no longer needed"),
     (ALLOWED, "lines src/base/large.c 602: tables\n", "is 601 now"),
     (ALLOWED, "lines src/base/large.c 601:\n", "lacks its reason"),
@@ -253,6 +286,9 @@ SOUND = {
     "scripts/keywords.py": "def eight(self, a, b, c, d, e, f, g, h, *, i): ...\n",
     "src/base/large.c": "\n" * 601,
     ALLOWED: "# What is larger.\nlines src/base/large.c 601: tables\n",
+    **{f"docs/users/page{k}.md": "# Page | - |\n" for k in range(12)},
+    "docs/research/long.md": "word " * 2001,
+    CHANGES: "## 0.2.0 (soon)\n\n" + "* line\n" * 60 + "\n## 0.1.0 (2026-01-01)\n\n* line\n",
     "src/terms/alibi.c": "int kind = OTA_TERM_ALIBI;\n",
 }
 
@@ -267,7 +303,9 @@ def main() -> int:
         return 0
     defects = check(root)
     print(
-        "\n".join(defects) if defects else "sizes: files, folders, structs and functions are within the plan"
+        "\n".join(defects)
+        if defects
+        else "sizes: files, folders, structs, functions, pages are within the plan"
     )
     return 1 if defects else 0
 

@@ -17,13 +17,13 @@ import sys
 import time
 from pathlib import Path
 
+from check_sizes import MOST
 from check_version import ROOT, version_of
 
-PAGE_LINES = 60
 # In the recipes of packaging/ there stand as many zeros, since a tarball cannot hold its own sum.
 SUMS = {"0" * 64: hashlib.sha256, "0" * 128: hashlib.sha512}
-# What recipes are not: the files of Debian, and what describes the folder.
-OTHERS = ("debian", "README.md")
+# What recipes are not: the files of Debian, what containers take, and what describes the folder.
+OTHERS = ("debian", "container", "README.md")
 
 
 def git(root: Path, *words: str) -> bytes:
@@ -53,9 +53,9 @@ def check(root: Path) -> list[str]:
             defects.append(
                 f"the page of {version} in CHANGELOG.md has no date; `./dev release --prepare` gives it"
             )
-        if not 0 < lines <= PAGE_LINES:
+        if not 0 < lines <= MOST["release"]:
             defects.append(
-                f"the page of {version} in CHANGELOG.md has {lines} lines; 1 to {PAGE_LINES} are a page"
+                f"the page of {version} in CHANGELOG.md has {lines} lines; 1 to {MOST['release']} are a page"
             )
     header = f"tests/abi/otattn_{version.rpartition('.')[0]}.h"
     if not (root / header).exists():

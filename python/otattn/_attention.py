@@ -295,7 +295,7 @@ def attention(
         A name of ``otattn.backends()``; the first of them by default. ``"plain"`` is double loops in f64,
         slow and independent of the default's kernels: for checks. ``"torch"`` is torch's own operations
         where the tensors lie, by the best of its engines or the one of ``"torch:NAME"``: all that tensors of
-        other devices than CPUs have. Rules that it lacks (docs/users/devices.md) go to the CPU and back.
+        other devices than CPUs have. Rules that it lacks (docs/users/install.md) go to the CPU and back.
     start_potential : array, shape (batch, heads, keys), optional
         Column potential to start from.
     dropout_seed, dropout_offset : int, optional

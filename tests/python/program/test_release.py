@@ -103,7 +103,7 @@ def test_files_of_a_release(tree: Path, tmp_path: Path) -> None:
     (folder / "debian/rules").write_text("0" * 64)
     (folder / "recipe").write_text(f"a {'0' * 64}\nb {'0' * 128}\nc {'0' * 65}\n")
     (tree / "scripts").mkdir()
-    for name in ("release.py", "check_version.py", "planted.py"):
+    for name in ("release.py", "check_sizes.py", "check_version.py", "planted.py"):
         (tree / "scripts" / name).write_bytes((ROOT / "scripts" / name).read_bytes())
     git(tree, "add", ".")
     git(tree, "commit", "-qm", "Add more")

@@ -1,5 +1,5 @@
 """What the program asks of the kernel, by strace: it writes where it was told to and nowhere else, opens no
-connection, starts no other program, and makes no call that the seccomp profile of the documentation lacks."""
+connection, starts no other program, and makes no call that packaging/container/seccomp.json lacks."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from program import PROGRAM, ROOT, answer, environment, save
 STRACE = shutil.which("strace")
 DEMO = ROOT / "data/demo/model"
 PARAGRAPH = ROOT / "data/demo/paragraph.txt"
-PROFILE = ROOT / "docs/users/seccomp.json"
+PROFILE = ROOT / "packaging/container/seccomp.json"
 CALL = re.compile(r"^(?:\d+\s+)?(\w+)\((.*)\)\s+= (-?\d+|0x[0-9a-f]+|\?)", re.MULTILINE)
 QUOTED = re.compile(r'"((?:[^"\\]|\\.)*)"')
 # Calls that change what a path names, and the strings that are paths.
