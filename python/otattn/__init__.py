@@ -10,6 +10,11 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+try:  # first of all: every other file takes it for granted
+    importlib.import_module("._native", __name__)
+except ImportError as error:
+    raise ImportError(f"otattn cannot load its compiled module: {error}; reinstall the package") from error
+
 from . import _structs as _c
 from ._attention import attention
 from ._aux import AuxOutput, AuxRequest, Potentials, RowStats

@@ -13,6 +13,7 @@ from pathlib import Path
 
 # The contract's code of a file that is missing.
 EXIT_IO = 6
+AGAIN = "install the package again (pip install --force-reinstall --no-deps .)"
 
 
 def _folders() -> list[Path]:
@@ -30,12 +31,11 @@ def missing(word: str, folders: list[Path]) -> str:
             name, _, rest = line.partition(":")
             packages = rest.strip() if name == word else packages
     begin = f"this installation of the Python package has no {word}"
-    again = "install the package again (pip install --force-reinstall --no-deps .)"
     if not packages:
-        return f"{begin}; {again}"
+        return f"{begin}; {AGAIN}"
     return (
         f"{begin}, since packages of the system were missing when it was built; "
-        f"sudo apt-get install {packages}, then {again}"
+        f"sudo apt-get install {packages}, then {AGAIN}"
     )
 
 
@@ -46,9 +46,13 @@ def main() -> None:
         program = folder / ("otattn.exe" if sys.platform == "win32" else "bin/otattn")
         if program.exists():
             sys.stdout.flush()
-            if sys.platform == "win32":  # where exec ends this process before the program has ended
-                raise SystemExit(subprocess.call([program, *sys.argv[1:]]))
-            os.execv(program, ["otattn", *sys.argv[1:]])
+            try:
+                if sys.platform == "win32":  # where exec ends this process before the program has ended
+                    raise SystemExit(subprocess.call([program, *sys.argv[1:]]))
+                os.execv(program, ["otattn", *sys.argv[1:]])
+            except OSError as error:  # it is of another system
+                print(f"otattn: {program} does not run here: {error.strerror}; {AGAIN}", file=sys.stderr)
+                raise SystemExit(EXIT_IO) from None
     print(f"otattn: {missing('program', folders)}", file=sys.stderr)
     raise SystemExit(EXIT_IO)
 
