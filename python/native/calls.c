@@ -3,7 +3,9 @@
  *
  *     assign(cost, maximize, limit, maps)                   one assignment problem, [n, m] in f64 or f32 of any strides:
  *         -> (rows, columns) | (value, x, y) | None         pairs, or with `maps` lap's two maps in 32 bits
- *     assign_all(assigner, batch, error) -> status          many of them, by addresses of what the caller made and described
+ *     ota_assign, ota_maxsim, ...                           calls that may be long, by addresses of what the caller described
+ *                                                           (long_calls.c)
+ *     normalize, normalize_gradients                        small doubly stochastic matrices (normalize.c)
  *     words_are, parse                                      keywords of calls (keywords.c)
  *     tensors, address, layout, derivative, without_zeros, copies
  *                                                           the memory of arrays and tensors (memory.c)
@@ -139,17 +141,6 @@ static PyObject *assign(PyObject *module, PyObject *const *arguments, Py_ssize_t
     return answer;
 }
 
-static PyObject *assign_all(PyObject *module, PyObject *const *arguments, Py_ssize_t count) {
-    (void)module;
-    void *at[3];
-    if (count != 3) return PyErr_Format(PyExc_TypeError, "wanted three addresses");
-    for (int k = 0; k < 3; k++) at[k] = PyLong_AsVoidPtr(arguments[k]);
-    if (PyErr_Occurred() != NULL) return NULL;
-    ota_status status;
-    NATIVE_UNLOCKED(status, ota_assign(at[0], at[1], at[2]));
-    return PyErr_Occurred() == NULL ? PyLong_FromLong(status) : NULL;
-}
-
 static PyObject *release(PyObject *module, PyObject *unused) {
     (void)unused;
     give_back(PyModule_GetState(module), NULL);
@@ -186,8 +177,24 @@ PyMODINIT_FUNC PyInit__native(void) {
     static PyMethodDef calls[] = {
         {"assign", (PyCFunction)(void (*)(void))assign, METH_FASTCALL,
          "assign(cost, maximize, limit, maps)"},
-        {"assign_all", (PyCFunction)(void (*)(void))assign_all, METH_FASTCALL,
-         "assign_all(assigner, batch, error)"},
+        {"ota_assign", (PyCFunction)(void (*)(void))native_ota_assign, METH_FASTCALL,
+         "ota_assign(assigner, batch)"},
+        {"ota_assign_ranked", (PyCFunction)(void (*)(void))native_ota_assign_ranked, METH_FASTCALL,
+         "ota_assign_ranked(problem)"},
+        {"ota_assign_bottleneck", (PyCFunction)(void (*)(void))native_ota_assign_bottleneck,
+         METH_FASTCALL, "ota_assign_bottleneck(problem)"},
+        {"ota_assign_bounded", (PyCFunction)(void (*)(void))native_ota_assign_bounded,
+         METH_FASTCALL, "ota_assign_bounded(problem, options, result)"},
+        {"ota_maxsim", (PyCFunction)(void (*)(void))native_ota_maxsim, METH_FASTCALL,
+         "ota_maxsim(problem, scores, best)"},
+        {"ota_maxsim_backward", (PyCFunction)(void (*)(void))native_ota_maxsim_backward,
+         METH_FASTCALL, "ota_maxsim_backward(problem, score_grad, query_grad, document_grad)"},
+        {"ota_route", (PyCFunction)(void (*)(void))native_ota_route, METH_FASTCALL,
+         "ota_route(problem, options, result)"},
+        {"normalize", (PyCFunction)(void (*)(void))native_normalize, METH_FASTCALL,
+         "normalize(recipe, scores, threads)"},
+        {"normalize_gradients", (PyCFunction)(void (*)(void))native_normalize_gradients,
+         METH_FASTCALL, "normalize_gradients(recipe, saved, plan_grad, threads)"},
         {"maxsim", (PyCFunction)(void (*)(void))native_maxsim, METH_FASTCALL,
          "maxsim(queries, documents, offsets, lengths, query_lengths, capacity, top, threads)"},
         {"route", (PyCFunction)(void (*)(void))native_route, METH_FASTCALL,

@@ -136,11 +136,26 @@ int native_leave(int cancelled);
         Py_END_ALLOW_THREADS                                                                       \
     } while (native_leave((status) == OTA_CANCELLED))
 
+/* long_calls.c: the status, or in a pair with its error where it is negative; NULL with an exception. */
+PyObject *native_status(ota_status status, const ota_error *error);
+
 PyObject *native_cancel_address(PyObject *module, PyObject *unused);
 PyObject *native_watched(PyObject *module, PyObject *arguments);
 PyObject *native_once(PyObject *module, PyObject *says);
 
-/* Calls of the module, in kept.c, memory.c, transport.c, late_interaction.c and route.c. */
+/* Calls of the module, in the other files. */
+PyObject *native_ota_assign(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
+PyObject *native_ota_assign_ranked(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
+PyObject *native_ota_assign_bottleneck(PyObject *module, PyObject *const *arguments,
+                                       Py_ssize_t count);
+PyObject *native_ota_assign_bounded(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
+PyObject *native_ota_maxsim(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
+PyObject *native_ota_maxsim_backward(PyObject *module, PyObject *const *arguments,
+                                     Py_ssize_t count);
+PyObject *native_ota_route(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
+PyObject *native_normalize(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
+PyObject *native_normalize_gradients(PyObject *module, PyObject *const *arguments,
+                                     Py_ssize_t count);
 PyObject *native_route(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 PyObject *native_pick(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 PyObject *native_maxsim(PyObject *module, PyObject *const *arguments, Py_ssize_t count);

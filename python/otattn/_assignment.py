@@ -13,7 +13,7 @@ import numpy as np
 
 from . import _native
 from . import _structs as c
-from ._errors import new_error, raise_status
+from ._errors import finished, new_error, raise_status
 from ._kept import forget_by
 from ._library import CANCEL, library
 from ._settings import flag, is_torch, number
@@ -75,21 +75,21 @@ class AssignmentCertificate:
 class _Assigner:
     """The library's threads and memory, with the record of a call. Not for two threads at once."""
 
-    __slots__ = ("addresses", "error", "pointer", "record", "threads")
+    __slots__ = ("addresses", "pointer", "record", "threads")
 
     def __init__(self, threads: int) -> None:
         self.threads = threads
-        self.error, reference = new_error()
+        error, reference = new_error()
         pointer = ctypes.c_void_p()
         options = c.Options()
         options.size = ctypes.sizeof(options)
         options.threads = threads
         status = library.ota_assigner_create(ctypes.byref(pointer), ctypes.byref(options), reference)
         if status < 0:
-            raise_status(status, self.error)
+            raise_status(status, error)
         self.pointer = pointer
         self.record = ctypes.create_string_buffer(_RECORD.size)
-        self.addresses = pointer.value or 0, ctypes.addressof(self.record), ctypes.addressof(self.error)
+        self.addresses = pointer.value or 0, ctypes.addressof(self.record)
 
     def __del__(self, free: Any = library.ota_assigner_free) -> None:
         # When the interpreter ends, the names of modules may be gone.
@@ -103,8 +103,8 @@ forget_by(_idle.clear)
 forget_by(_native.release)
 
 
-def _run(inputs: tuple[Any, ...], outputs: dict[str, Any], maximize: bool, limit: float) -> int:
-    """One call; the status, with the sentence raised unless problems have statuses of their own."""
+def _run(inputs: tuple[Any, ...], outputs: dict[str, Any], maximize: bool, limit: float) -> None:
+    """One call."""
     threads = thread_limit()
     try:
         assigner = _idle.pop()
@@ -116,12 +116,9 @@ def _run(inputs: tuple[Any, ...], outputs: dict[str, Any], maximize: bool, limit
     places = [0 if (x := outputs.get(name)) is None else _native.address(x) for name in _OUTPUTS]
     end = (limit if limited else 0.0, CANCEL, 0)
     _RECORD.pack_into(assigner.record, 0, _RECORD.size, *inputs, maximize, limited, *end, *places)
-    status = _native.assign_all(*assigner.addresses)
-    if status >= 0:
-        if len(_idle) < _KEPT:
-            _idle.append(assigner)
-        return status
-    raise_failure(status, assigner.error)
+    finished(_native.ota_assign(*assigner.addresses), raise_failure)
+    if len(_idle) < _KEPT:
+        _idle.append(assigner)
 
 
 def raise_failure(status: int, error: Any) -> NoReturn:

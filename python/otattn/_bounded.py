@@ -7,10 +7,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from . import _native
 from . import _structs as c
 from ._arrays import address_of, foreign, matrix_of
-from ._errors import new_error, raise_status
-from ._library import CANCEL, library
+from ._errors import finished
+from ._library import CANCEL
 from ._settings import whole
 from ._shapes import dense, repr_of
 from ._threads import thread_limit
@@ -82,12 +83,7 @@ def _call(problem: c.Bounded, rows: int, columns: int, k: int) -> BoundedAssignm
         loads=loads.ctypes.data,
     )
     options = c.Options(size=ctypes.sizeof(c.Options), threads=thread_limit(), cancel=CANCEL)
-    error, reference = new_error()
-    status = library.ota_assign_bounded(
-        ctypes.byref(problem), ctypes.byref(options), ctypes.byref(result), reference
-    )
-    if status < 0:
-        raise_status(status, error)
+    finished(_native.ota_assign_bounded(*map(ctypes.addressof, (problem, options, result))))
     return BoundedAssignment(chosen, prices, loads, result.cost, result.dual, result.paths)
 
 

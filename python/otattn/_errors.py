@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import re
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from . import _structs as c
@@ -114,6 +115,13 @@ def check(status: int, error: c.Error) -> int:
     if status < 0:
         raise_status(status, error)
     return status
+
+
+def finished(found: int | tuple[int, bytes], fail: Callable[[int, c.Error], NoReturn] = raise_status) -> int:
+    """The status of a call of the library by `_native`; `fail` raises a negative one."""
+    if isinstance(found, tuple):
+        fail(found[0], c.Error.from_buffer_copy(found[1]))
+    return found
 
 
 def new_error() -> tuple[c.Error, Any]:

@@ -1,7 +1,7 @@
 """Loads the C library and declares its calls from the generated table.
 
-ctypes releases the interpreter lock during every call. Ctrl-C ends those that may be long, whose structs have
-`CANCEL` as `cancel`. Solves, derivatives, certificates and assignments are called by the extension.
+ctypes releases the interpreter lock during every call. Calls that may be long have `CANCEL` as `cancel`, that
+Ctrl-C raises, and are made by the extension, but for those of models and of the analysis.
 """
 
 import ctypes
@@ -19,16 +19,6 @@ FOLDER = Path(_native.__file__).parent
 
 # The address of the flag that Ctrl-C raises during a call.
 CANCEL: int = _native.cancel()
-_LONG = (
-    "ota_assign_bottleneck",
-    "ota_assign_bounded",
-    "ota_assign_ranked",
-    "ota_route",
-    "ota_maxsim",
-    "ota_maxsim_backward",
-    "ota_normalize",
-    "ota_normalize_backward",
-)
 
 _TYPES = {
     "n": None,
@@ -51,7 +41,7 @@ def file_of(name: str) -> Path:
 
 
 def load(
-    name: str, calls: dict[str, str], long: tuple[str, ...], more: dict[str, Any] | None = None
+    name: str, calls: dict[str, str], long: tuple[str, ...] = (), more: dict[str, Any] | None = None
 ) -> ctypes.CDLL:
     """A library of the package with its calls declared: types by letters, of which `more` are its own.
 
@@ -73,7 +63,7 @@ def load(
     return loaded
 
 
-library = load("otattn_python", CALLS, _LONG)
+library = load("otattn_python", CALLS)
 
 
 def names_of(call: Any) -> list[str]:

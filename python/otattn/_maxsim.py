@@ -11,9 +11,9 @@ import numpy as np
 from . import _native
 from . import _structs as c
 from ._arrays import foreign, type_of
-from ._errors import check, new_error
+from ._errors import finished
 from ._job import pack
-from ._library import CANCEL, library
+from ._library import CANCEL
 from ._settings import count as whole_number
 from ._settings import is_torch
 from ._shapes import dense, shape_text
@@ -170,21 +170,14 @@ class Call:
         shape = (self.rows, count if top is None else top)
         scores = np.empty(shape, np.float32)
         best = None if top is None else np.empty(shape, np.int64)
-        error, reference = new_error()
-        places = (_native.address(scores), None if best is None else _native.address(best))
-        check(library.ota_maxsim(ctypes.byref(problem), *places, reference), error)
+        finished(_native.ota_maxsim(ctypes.addressof(problem), scores, best))
         answers = [x if self.several else x[0] for x in (scores, best) if x is not None]
         return answers if chosen is None else [*answers, chosen]
 
     def gradients(self, score_grad: Any, query_grad: int | None, document_grad: int | None) -> None:
         """Writes gradients in f32 to these addresses, of the scores that were made with choices."""
-        error, reference = new_error()
-        check(
-            library.ota_maxsim_backward(
-                ctypes.byref(self.problem), _native.address(score_grad), query_grad, document_grad, reference
-            ),
-            error,
-        )
+        problem = ctypes.addressof(self.problem)
+        finished(_native.ota_maxsim_backward(problem, score_grad, query_grad, document_grad))
 
 
 def maxsim(

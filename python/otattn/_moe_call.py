@@ -1,4 +1,4 @@
-"""The library's call of `otattn.moe` by ctypes, for logits and bounds of every kind (otattn_route.h)."""
+"""The library's call of `otattn.moe` by its structs, for logits and bounds of every kind (otattn_route.h)."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from . import _native
 from . import _structs as c
 from ._arrays import address_of, matrix_of
-from ._errors import new_error, raise_status
-from ._library import CANCEL, library
+from ._errors import finished
+from ._library import CANCEL
 from ._threads import thread_limit
 
 CODES = {
@@ -63,10 +64,7 @@ def call(
         kept=kept.ctypes.data if drops else None,
     )
     options = c.Options(size=ctypes.sizeof(c.Options), threads=thread_limit(), cancel=CANCEL)
-    error, reference = new_error()
-    status = library.ota_route(ctypes.byref(problem), ctypes.byref(options), ctypes.byref(result), reference)
-    if status < 0:
-        raise_status(status, error)
+    finished(_native.ota_route(*map(ctypes.addressof, (problem, options, result))))
     return (
         *(chosen, weights, biases, load, kept),
         *(result.value, float(bound[0]), result.excess, result.rounds, result.converged != 0),

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import ctypes
 import functools
-import math
 import operator
 import sys
 from typing import Any, NamedTuple, overload
@@ -15,9 +13,8 @@ from . import _native
 from . import _structs as c
 from ._arrays import floating
 from ._aux import ArrayT
-from ._errors import NotFiniteWarning, PartialWarning, new_error, raise_status
+from ._errors import NotFiniteWarning, PartialWarning, finished
 from ._leaks import warn
-from ._library import CANCEL, library
 from ._settings import number
 from ._shapes import shape_text
 from ._threads import thread_limit
@@ -25,6 +22,7 @@ from ._torch_device import by_torch
 
 ORDERS = {"deepseek": c.NORMALIZE_DEEPSEEK, "symmetric": c.NORMALIZE_SYMMETRIC}
 GRADIENTS = {"truncated": 0, "implicit": 1}
+_WARNED = (c.NONFINITE_ROWS, c.PARTIAL)
 
 
 class Recipe(NamedTuple):
@@ -82,16 +80,6 @@ def recipe_of(*words: Any) -> Recipe:
         return _recipe.__wrapped__(*words)
 
 
-@functools.lru_cache(maxsize=256)
-def _problem(recipe: Recipe, kind: int, matrices: int, side: int, threads: int) -> tuple[Any, Any]:
-    """A struct that calls read and never write, and a reference to it."""
-    problem = c.Normalization(
-        type=kind, count=matrices, side=side, threads=threads, cancel=CANCEL, **recipe._asdict()
-    )
-    problem.size = ctypes.sizeof(problem)
-    return problem, ctypes.byref(problem)
-
-
 def check_shape(x: Any) -> None:
     """ValueError unless x is [..., n, n] with n from 1 to 128."""
     shape = x.shape
@@ -110,43 +98,36 @@ def warn_of(recipe: Recipe, nonfinite: bool, open_: bool) -> None:
         )
 
 
-def forward(recipe: Recipe, kind: int, matrices: int, side: int, scores: int, plan: int) -> None:
-    """Writes the plans of dense matrices, by addresses; warns of those that are NaN or not converged."""
-    _, problem = _problem(recipe, kind, matrices, side, thread_limit())
-    status = library.ota_normalize(problem, scores, plan, None)
-    if status in (c.NONFINITE_ROWS, c.PARTIAL):
+def forward(recipe: Recipe, scores: Any) -> Any:
+    """The plans of dense arrays or tensors, None of others; warns of those that are NaN or not converged."""
+    found = _native.normalize(recipe, scores, thread_limit())
+    if found is None:
+        return None
+    status, plan = found
+    if status in _WARNED:
         warn_of(recipe, status == c.NONFINITE_ROWS, status == c.PARTIAL)
     elif status < 0:
-        error, reference = new_error()
-        raise_status(library.ota_normalize(problem, scores, plan, reference), error)
+        finished(found)
+    return plan
 
 
-def backward(
-    recipe: Recipe, kind: int, matrices: int, side: int, saved: int, plan_grad: int, scores_grad: int
-) -> None:
-    """Writes the gradients of the scores; `saved` are the scores or, for implicit gradients, the plan."""
-    _, problem = _problem(recipe, kind, matrices, side, thread_limit())
-    error, reference = new_error()
-    status = library.ota_normalize_backward(problem, saved, saved, plan_grad, scores_grad, reference)
-    if status < 0:
-        raise_status(status, error)
+def backward(recipe: Recipe, saved: Any, plan_grad: Any) -> Any:
+    """The gradients of scores alike; `saved` are the scores or, for implicit gradients, the plan."""
+    found = _native.normalize_gradients(recipe, saved, plan_grad, thread_limit())
+    if found is None:
+        return None
+    if found[0] < 0:
+        finished(found)
+    return found[1]
 
 
 def _numpy(recipe: Recipe, x: Any) -> Any:
+    plan = forward(recipe, x)
+    if plan is not None:
+        return plan
     x = floating("x", x)
     check_shape(x)
-    kind = np.dtype(np.float64) if x.dtype == np.float64 else np.dtype(np.float32)
-    scores = np.ascontiguousarray(x, kind)
-    plan = np.empty(x.shape, kind)
-    side = x.shape[-1]
-    forward(
-        recipe,
-        c.F64 if kind == np.float64 else c.F32,
-        math.prod(x.shape[:-2]),
-        side,
-        _native.address(scores),
-        _native.address(plan),
-    )
+    plan = forward(recipe, np.ascontiguousarray(x, np.float64 if x.dtype == np.float64 else np.float32))
     return plan if plan.dtype == x.dtype else plan.astype(x.dtype)
 
 

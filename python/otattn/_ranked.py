@@ -11,8 +11,8 @@ import numpy as np
 from . import _native
 from . import _structs as c
 from ._assignment import KINDS, matrix_of_costs, raise_failure
-from ._errors import new_error
-from ._library import CANCEL, library
+from ._errors import finished
+from ._library import CANCEL
 from ._settings import flag, is_torch, whole
 from ._shapes import repr_of
 
@@ -158,10 +158,7 @@ def k_best_assignments(
     value, bound, found = np.empty(k), np.empty(k) if certificate else None, np.empty(1, np.int64)
     places = (_native.address(x) if x is not None else 0 for x in (rows, columns, value, bound, found))
     problem = _RANKED.pack(_RANKED.size, *_fields(cost, maximize), k, CANCEL, 0, *places)
-    error, reference = new_error()
-    status = library.ota_assign_ranked(problem, reference)
-    if status < 0:
-        raise_failure(status, error)
+    finished(_native.ota_assign_ranked(problem), raise_failure)
     n = int(found[0])
     return RankedAssignments(rows[:n], columns[:n], value[:n], None if bound is None else bound[:n])
 
@@ -206,9 +203,6 @@ def bottleneck_assignment(cost_matrix: Any, maximize: bool = False) -> Bottlenec
     row, mark, end = _native.address(pairs), _native.address(marks), _native.address(ends)
     places = row, row + 8 * min(n, m), end, end + 8, mark, mark + n
     problem = _BOTTLENECK.pack(_BOTTLENECK.size, *_fields(cost, maximize), CANCEL, 0, *places)
-    error, reference = new_error()
-    status = library.ota_assign_bottleneck(problem, reference)
-    if status < 0:
-        raise_failure(status, error)
+    finished(_native.ota_assign_bottleneck(problem), raise_failure)
     value, bound = ends.tolist()
     return BottleneckAssignment(pairs[0], pairs[1], value, bound, marks[:n], marks[n:])

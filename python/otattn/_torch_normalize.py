@@ -7,7 +7,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from . import _structs as c
 from . import _torch  # noqa: F401  (defines the library of operators)
 from . import _torch_scalings as scalings
 from ._normalize import Recipe, backward, check_shape, forward, warn_of
@@ -17,7 +16,7 @@ from ._torch_derivative import no_second, no_setup, register
 from ._torch_device import by_torch
 from ._torch_watch import is_plain
 
-_TYPES = {torch.float64: c.F64, torch.float32: c.F32}
+_TYPES = (torch.float64, torch.float32)
 _NARROW = (torch.bfloat16, torch.float16)
 # The recipe, and whether torch's operations compute it whatever the device.
 _WORDS = "int order, int rounds, float eps, float tolerance, int implicit, bool by_torch"
@@ -40,30 +39,23 @@ def _normalize(scores: Tensor, *words: Any) -> Tensor:
 
 
 def _by_library(recipe: Recipe, scores: Tensor) -> Tensor:
-    x = scores.detach().contiguous()
-    plan = torch.empty_like(x)
-    side = x.shape[-1]
-    forward(recipe, _TYPES[x.dtype], x.numel() // (side * side), side, x.data_ptr(), plan.data_ptr())
-    return plan
+    plan = None if scores.requires_grad else forward(recipe, scores)
+    return _of_dense(forward, recipe, scores) if plan is None else plan
+
+
+def _of_dense(call: Any, recipe: Recipe, *tensors: Tensor) -> Any:
+    dense = [x.detach().contiguous() for x in tensors]
+    found = call(recipe, *dense)
+    # Torch before 2.10 has no table of the memory of tensors.
+    return torch.from_numpy(call(recipe, *(x.numpy() for x in dense))) if found is None else found
 
 
 def _gradients(saved: Tensor, plan_grad: Tensor, *words: Any) -> Tensor:
     *terms, by_torch = words
     if by_torch:
         return scalings.backward(Recipe(*terms), saved, plan_grad)
-    x, g = (y.detach().contiguous() for y in (saved, plan_grad))
-    scores_grad = torch.empty_like(x)
-    side = x.shape[-1]
-    backward(
-        Recipe(*terms),
-        _TYPES[x.dtype],
-        x.numel() // (side * side),
-        side,
-        x.data_ptr(),
-        g.data_ptr(),
-        scores_grad.data_ptr(),
-    )
-    return scores_grad
+    found: Tensor = _of_dense(backward, Recipe(*terms), saved, plan_grad)
+    return found
 
 
 def _tangents(scores: Tensor, tangent: Tensor, *words: Any) -> Tensor:
@@ -139,6 +131,7 @@ def torch_normalize(recipe: Recipe, x: Tensor, backend: str | None) -> Tensor:
     wide = x.float() if x.dtype in _NARROW else x
     if backend is None and is_plain(x) and not (x.requires_grad and torch.is_grad_enabled()):
         # Torch's dispatcher is slower than small batches are.
-        return _by_library(recipe, wide).to(x.dtype)
+        plan = _by_library(recipe, wide)
+        return plan if plan.dtype is x.dtype else plan.to(x.dtype)
     found: Tensor = torch.ops.otattn.normalize(wide, *recipe, by_torch("x", x, backend))
     return found.to(x.dtype)

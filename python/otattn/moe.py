@@ -8,7 +8,6 @@ choice is from the best one within the bounds of the loads.
 from __future__ import annotations
 
 import functools
-import sys
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -496,11 +495,9 @@ def _plain(
     """The answer for arrays or tensors as the library reads them; None: others, or something is wrong."""
     derivatives, given = False, logits
     if type(logits) is not np.ndarray:
-        torch = sys.modules.get("torch")
-        if torch is None or not isinstance(logits, torch.Tensor):
+        if not is_torch(logits):
             return None
-        from ._torch_watch import is_plain
-
+        is_plain = torch_ways()[3]
         if not is_plain(logits) or (potentials is not None and not is_plain(potentials)):
             return None
         derivatives = logits.requires_grad

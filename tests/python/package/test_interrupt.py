@@ -43,6 +43,14 @@ _CALLS = {
         "M = np.multiply.outer(np.arange(3000.0), np.arange(3000.0))",
         "otattn.linear_sum_assignment(M)",
     ),
+    "ranked": (
+        "M = rng.random((400, 400))",
+        "otattn.k_best_assignments(M, 100000)",
+    ),
+    "bounded": (
+        "from otattn._bounded import solve_bounded; M = rng.random((400000, 4)), rng.random((400, 4))",
+        "solve_bounded(k=3, lower=3000, upper=3000, points=M[0], centres=M[1])",
+    ),
     "emd": (
         "M = rng.random((3000, 3000)); a, b = rng.dirichlet(np.ones(3000), 2)",
         "otattn.ot.emd(a, b, M)",
