@@ -158,6 +158,7 @@ set(OTATTN_LIBRARY_SOURCES
     src/ranks/ring/ring.c
     src/ranks/ring/ring_backward.c
     src/ranks/ring/ring_capped_rows.c
+    src/ranks/ring/ring_edges.c
     src/ranks/ring/ring_filled_rows.c
     src/ranks/ring/ring_fixed_rounds.c
     src/ranks/ring/ring_masses.c

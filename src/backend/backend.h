@@ -81,6 +81,14 @@ static inline void ota_put(const ota_array *a, int64_t batch, int64_t head, int6
 
 /* ---- one row ------------------------------------------------------------------------------------ */
 
+/* Where the weights of a row of an order above 2 begin (edge.h): beside them a potential of one double holds too little. */
+typedef struct ota_edge {
+    double at, weight,
+        delta; /* e, the least x that has weight; q there; what that lies above the threshold, scaled */
+    double sum; /* of the weights, mu up to rounding */
+    bool known; /* false: rows of other orders, and those whose caps leave none */
+} ota_edge;
+
 typedef struct ota_row_parameters {
     const struct ota_kernels *kernels; /* the CPU backend's level; others leave it NULL */
     const ota_regulariser_row *regulariser;
@@ -91,6 +99,7 @@ typedef struct ota_row_parameters {
     const ota_custom *custom; /* NULL: a regulariser of ours */
     ota_entry_caps caps;      /* where the regulariser is capped */
     int64_t line;             /* the row, for its caps */
+    ota_edge edge;            /* of a row that is weighed at its potentials, where it is known */
     double capacity;          /* online: the largest that a key begins with; 0 elsewhere */
     /* Entmax of orders 1 to 2, of rows that are solved again and again: where -f is about, NAN nowhere; and the miss, relative
      * to the mass, from which a step that squares it is the last. NULL: a row by itself. */
@@ -116,6 +125,7 @@ typedef struct ota_row_found {
     double mass;      /* sum of the weights on real keys */
     double sink;      /* weight on the sink */
     double lse;       /* LSE_j (s_j + h_j)/tau with sink; entropy only */
+    ota_edge edge;    /* beside the potential */
     bool empty;       /* no allowed key and no sink */
     bool nonfinite;   /* NaN or +inf met: all weights are NaN */
     bool infeasible;  /* online: the keys left cannot take mu */

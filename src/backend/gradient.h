@@ -102,6 +102,7 @@ typedef struct ota_backward_space {
     } outcome;
     /* of the head at work: potentials and multipliers; bad: not finite, NaN on the allowed pairs */
     double *f, *top, *a; /* [queries] */
+    ota_edge *edges;     /* [queries], beside f, of orders above 2; or NULL */
     bool *bad;           /* [queries] */
     double *g, *b;       /* [stride] */
     /* rows in order: where each key's capacity ran out and what that row took */

@@ -427,6 +427,7 @@ static void begin_head(ota_backward_job *job) {
     for (int64_t i = 0; i < r->queries; i++) {
         s->bad[i] = false;
         s->f[i] = s->a[i] = s->top[i] = 0.0;
+        if (s->edges != NULL) s->edges[i] = (ota_edge){0};
     }
     for (int64_t i = 0; i < r->queries * OTA_ROW_SUMS; i++) s->row_sums[i] = 0.0;
     for (int64_t j = 0; j < plan->strategy.padded_keys; j++) s->g[j] = s->b[j] = 0.0;

@@ -31,8 +31,10 @@ typedef struct cell {
     bool wide;          /* in f64 whatever the type */
     double rows;        /* relaxed by this; 0: exact */
     double temperature; /* 0: 0.8 */
-    double cap;         /* of every pair; 0: none */
-    bool caps;          /* or pair by pair */
+    double
+        grid; /* of queries and keys, so that scores have no rounding and many are equal; 0: none */
+    double cap; /* of every pair; 0: none */
+    bool caps;  /* or pair by pair */
 } cell;
 
 /* Numbers of N rows, or of the rows of a rank. */
@@ -243,6 +245,9 @@ static inline void draw(scene *s, const cell *c, uint64_t seed) {
     for (int64_t k = 0; k < ALL * N * WIDTH; k++) {
         w->q[k] = w->narrow_q[k] = (float)normal(&dice_state);
         w->k[k] = w->narrow_k[k] = (float)normal(&dice_state);
+        if (!(c->grid > 0.0)) continue;
+        w->q[k] = w->narrow_q[k] = (float)(c->grid * rint(w->q[k] / c->grid));
+        w->k[k] = w->narrow_k[k] = (float)(c->grid * rint(w->k[k] / c->grid));
     }
     for (int64_t k = 0; k < ALL * N * VALUES; k++) {
         w->v[k] = w->narrow_v[k] = (float)normal(&dice_state);

@@ -31,6 +31,7 @@ void ota_block_weigh(const ota_block *b) {
     for (int64_t k = 0; k < b->rows; k++) {
         ota_row_found found;
         rule.line = b->first + k;
+        if (b->edges != NULL) rule.edge = b->edges[k];
         b->algebra->row_weights(&rule, b->scores + k * b->stride, b->g, b->keys, b->f[k],
                                 b->weights + k * b->stride, &found);
     }

@@ -26,12 +26,13 @@ typedef struct ota_block {
     int64_t key, keys;   /* keys [key, key + keys) */
     int64_t stride;
     double *scores;
-    double *weights; /* P */
-    double *slopes;  /* U, then dL/dS, then dL/dZ */
-    double *raw;     /* Z, then 1 - tanh^2 of a softcap */
-    const double *f; /* [rows], where they are known */
-    const double *g; /* [keys], or NULL: 0 */
-    ota_array caps;  /* where `rule.caps` has an array of the block's own */
+    double *weights;       /* P */
+    double *slopes;        /* U, then dL/dS, then dL/dZ */
+    double *raw;           /* Z, then 1 - tanh^2 of a softcap */
+    const double *f;       /* [rows], where they are known */
+    const ota_edge *edges; /* [rows], beside f, of orders above 2; or NULL */
+    const double *g;       /* [keys], or NULL: 0 */
+    ota_array caps;        /* where `rule.caps` has an array of the block's own */
 } ota_block;
 
 /* ---- block_scores.c -------------------------------------------------------------------------------- */

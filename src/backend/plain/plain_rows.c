@@ -172,22 +172,24 @@ static void lift_plain(const void *keys, int64_t first, int64_t count, double *x
     memcpy(x, (const double *)keys + first, (size_t)count * sizeof *x);
 }
 
+/* Weights beside a known edge, times `factor`. */
+static void weigh_from_edge(const ota_row_parameters *row, const ota_edge *edge, int64_t count,
+                            double factor, double *p, ota_row_found *found) {
+    const ota_edge_row at = ota_edge_row_of(row, 0.0);
+    for (int64_t j = 0; j < count; j++) p[j] = ota_edge_weight(&at, edge, p[j]);
+    found->sink = row->sink > -INFINITY ? ota_edge_weight(&at, edge, row->sink) : 0.0;
+    scale_weights(p, count, factor, found);
+}
+
 /* Orders above 2. */
 static void solve_edge(const ota_row_parameters *row, double top, int64_t count, double mu,
                        double *p, ota_row_found *found) {
-    const double gap = row->order - 1.0;
-    const ota_edge_row at = {.keys = p,
-                             .lift = lift_plain,
-                             .count = count,
-                             .sink = row->sink,
-                             .k = fmin(gap / row->tau, DBL_MAX),
-                             .power = 1.0 / gap,
-                             .mu = mu};
-    const ota_edge edge = ota_edge_find(&at, top, top - pow(mu, gap) / at.k);
-    for (int64_t j = 0; j < count; j++) p[j] = ota_edge_weight(&at, &edge, p[j]);
-    found->sink = row->sink > -INFINITY ? ota_edge_weight(&at, &edge, row->sink) : 0.0;
-    found->potential = -edge.at + edge.delta / at.k;
-    scale_weights(p, count, mu / edge.sum, found);
+    const ota_edge_keys keys = {p, lift_plain, count};
+    const ota_edge_row at = ota_edge_row_of(row, mu);
+    const ota_edge edge = ota_edge_find(&at, &keys, top, top - pow(mu, row->order - 1.0) / at.k);
+    found->potential = ota_edge_potential(&at, &edge);
+    found->edge = edge;
+    weigh_from_edge(row, &edge, count, mu / edge.sum, p, found);
 }
 
 /* x = (s - top) (alpha - 1) / tau, of which the largest is 0: the sum falls in t from at least mu at -mu^(1/power) to
@@ -322,21 +324,27 @@ static double cap_of_plain_key(const void *keys, int64_t j) {
     return cap_at(((const plain_keys *)keys)->row, j);
 }
 
+/* At a potential and the edge beside it. */
+static void weigh_capped_edge(const ota_row_parameters *row, const ota_edge *edge, double f,
+                              double factor, int64_t count, double *p, ota_row_found *found) {
+    for (int64_t j = 0; j < count; j++)
+        p[j] = ota_capped_edge_weight(row, edge, f, factor, p[j], cap_at(row, j));
+    found->sink = ota_capped_edge_weight(row, edge, f, factor, row->sink, INFINITY);
+    found->potential = f;
+    found->edge = *edge;
+    scale_weights(p, count, 1.0, found);
+}
+
 /* Orders above 2, from f near the potential. */
 static bool weigh_edge(const ota_row_parameters *row, int64_t count, double f, double mu, double *p,
                        ota_row_found *found) {
-    const plain_keys keys = {row, p};
-    ota_capped_edge edge = {.parameters = row,
-                            .keys = &keys,
-                            .lift = lift_plain_key,
-                            .cap = cap_of_plain_key,
-                            .count = count};
-    if (!row->regulariser->tsallis || !(row->order > 2.0) || !ota_capped_edge_find(&edge, mu, f))
+    const plain_keys own = {row, p};
+    const ota_capped_edge_keys keys = {&own, lift_plain_key, cap_of_plain_key, count};
+    ota_capped_edge edge;
+    if (!row->regulariser->tsallis || !(row->order > 2.0) ||
+        !ota_capped_edge_find(row, &keys, mu, f, &edge))
         return false;
-    for (int64_t j = 0; j < count; j++) p[j] = ota_capped_edge_weight(&edge, j);
-    found->sink = ota_capped_edge_sink(&edge);
-    found->potential = edge.f;
-    scale_weights(p, count, 1.0, found);
+    weigh_capped_edge(row, &edge.others.edge, edge.f, edge.factor, count, p, found);
     return true;
 }
 
@@ -446,7 +454,14 @@ void ota_plain_row_weights(const ota_row_parameters *row, const double *s, const
         return;
     }
     if (row->regulariser->capped) {
-        weigh_capped(row, count, f, f, 0.0, p, found);
+        if (row->edge.known)
+            weigh_capped_edge(row, &row->edge, f, 1.0, count, p, found);
+        else
+            weigh_capped(row, count, f, f, 0.0, p, found);
+        return;
+    }
+    if (row->edge.known) {
+        weigh_from_edge(row, &row->edge, count, 1.0, p, found);
         return;
     }
     if (!row->regulariser->exponential) {

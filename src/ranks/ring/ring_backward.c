@@ -158,7 +158,7 @@ static void take_means(ota_ring_device *ring, const ota_array *out_grad) {
     for (int64_t k = 0; k < ota_ring_row_count(ring); k++) {
         const bool finite =
             pairs ? ring->pairs->state[k] != OTA_RING_NONFINITE : !isnan(ring->rows.lse[k]);
-        if (pairs) rows[k] = ring->pairs->mean[k];
+        if (pairs) rows[k] = ring->pairs->mean[k] + ota_ring_middle(ring, k);
         if (!finite) rows[k] = (double)NAN;
     }
 }

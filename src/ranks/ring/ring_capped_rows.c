@@ -31,6 +31,8 @@ static void sum_rows(const ota_ring_block *b, void *context) {
         const int64_t row = b->at + k;
         if (p->state[row] == OTA_RING_SPILLED)
             ota_block_add_capped(&b->in, k, p->f[row], &p->caps.totals[row]);
+        else if (p->state[row] == OTA_RING_STEEP)
+            ota_ring_answer_edge(b, k);
     }
 }
 
@@ -90,7 +92,7 @@ static void step_row(ota_ring_device *ring, int64_t k) {
         p->f[k] = p->caps.search[k].f;
         return;
     }
-    p->state[k] = OTA_RING_FOUND;
+    ota_ring_seek_edge(ring, k);
     if (sums.open > 0.0) p->caps.factor[k] = (mu - sums.closed) / sums.open;
     if (!met && fabs(sums.closed + sums.open - mu) > 1.0e-12 * mu)
         p->caps.part[k] = ota_capped_part(&p->caps.search[k], mu,
@@ -110,7 +112,6 @@ const ota_ring_search ota_ring_capped_search = {.meet = measure_rows,
                                                 .sum = sum_rows,
                                                 .begin = begin_row,
                                                 .step = step_row,
-                                                .most = INT64_MAX,
                                                 .meeting = "passing keys on for the caps",
                                                 .summing =
                                                     "passing keys on for a step under the caps"};

@@ -229,7 +229,6 @@ const ota_ring_search ota_ring_filled_search = {.meet = meet_rows,
                                                 .sum = sum_rows,
                                                 .begin = begin_row,
                                                 .step = step_row,
-                                                .most = INT64_MAX,
                                                 .meeting = "passing keys on for the caps",
                                                 .summing =
                                                     "passing keys on for a step under the caps"};

@@ -31,6 +31,8 @@ static void sum_slopes(const ota_ring_block *b, void *context) {
     ota_ring_weigh(b);
     for (int64_t k = 0; k < b->in.rows; k++) {
         const int64_t row = b->at + k;
+        ota_ring_move_centre(b, k);
+        ota_ring_centre(b, k);
         ota_block_add_slopes(&b->in, k, NULL, NULL, &p->slope[row], &p->mean[row]);
         ota_ring_note_values(b, k);
     }
@@ -46,12 +48,15 @@ bool ota_ring_take_means(ota_ring_device *ring, const ota_array *out_grad) {
                                             .step = "passing keys on for the means of backward"};
     memset(p->slope, 0, (size_t)rows * sizeof *p->slope);
     memset(p->mean, 0, (size_t)rows * sizeof *p->mean);
+    ota_ring_begin_centres(ring);
     if (!ota_ring_visit_pairs(ring, &pair_round)) return false;
     for (int64_t k = 0; k < rows; k++) {
         ota_row_parameters row;
         const double sink = ota_ring_sink_of(ring, k, &row);
-        const double sum = p->slope[k] + ota_pair_slope(&row, row.sink, p->f[k], sink, INFINITY);
+        const double rest = ota_pair_slope(&row, row.sink, p->f[k], sink, INFINITY),
+                     sum = p->slope[k] + rest;
         p->slope[k] = sum;
+        p->mean[k] -= rest * ota_ring_middle(ring, k);
         p->mean[k] = p->uses_nonfinite[k] != 0 ? (double)NAN : sum > 0.0 ? p->mean[k] / sum : 0.0;
     }
     return true;
@@ -105,6 +110,7 @@ static void form_gradient(const ota_ring_block *b, const ota_ring_pull *pull) {
         const double a = p->mean[b->at + k];
         /* Rows that use values which are not finite have no mean. */
         const bool finite = p->state[b->at + k] != OTA_RING_NONFINITE && !isnan(a);
+        ota_ring_centre(b, k);
         ota_block_apply_slopes(&b->in, k, a, beside, finite, b->in.slopes + k * b->in.stride);
     }
 }

@@ -46,6 +46,7 @@ void ota_ring_lay_out_pairs(ota_ring_device *ring, ota_arena *arena) {
     double **of_rows[] = {&p.top, &p.f, &p.sink, &p.slope, &p.mean, &p.first, &p.second};
     for (size_t k = 0; k < sizeof of_rows / sizeof of_rows[0]; k++)
         *of_rows[k] = ota_ring_numbers(arena, rows, 1);
+    ota_ring_lay_out_edges(ring, &p.steep, arena);
     p.sums = ota_arena_take(arena, (size_t)rows, sizeof *p.sums);
     p.state = ota_arena_take(arena, (size_t)rows, 1);
     p.uses_nonfinite = ota_arena_take(arena, (size_t)rows, 1);
@@ -165,6 +166,7 @@ static ota_ring_block block_of(const pairs_job *job, int64_t strip, int worker) 
     b.in.rows = ota_int_min(OTA_RING_ROWS, queries - b.in.first);
     b.at = b.in.head * queries + b.in.first;
     b.in.f = ring->pairs->f + b.at;
+    if (ring->pairs->steep.edges != NULL) b.in.edges = ring->pairs->steep.edges + b.at;
     b.in.rule = ota_ring_parameters(ring, b.in.head);
     b.sink = b.in.rule.sink;
     b.in.rule.sink = -INFINITY;
@@ -363,14 +365,11 @@ bool ota_ring_sum_pairs(ota_ring_device *ring, ota_ring_sums *sums, const char *
     return ota_ring_visit_pairs(ring, &pair_round);
 }
 
-double ota_ring_weight(const ota_ring_device *ring, const ota_row_parameters *row, double score,
-                       double f) {
-    return ota_sink_weight(row, ring->plans.forward->strategy.algebra, score, f);
-}
-
 double ota_ring_sink_of(const ota_ring_device *ring, int64_t k, ota_row_parameters *row) {
     *row = ota_ring_parameters(ring, k / ring->resolved->queries);
-    return ota_ring_weight(ring, row, row->sink, ring->pairs->f[k]);
+    if (ring->pairs->steep.edges != NULL) row->edge = ring->pairs->steep.edges[k];
+    return ota_sink_weight(row, ring->plans.forward->strategy.algebra, row->sink,
+                           ring->pairs->f[k]);
 }
 
 void ota_ring_note_values(const ota_ring_block *b, int64_t k) {

@@ -12,6 +12,7 @@
 #define OTA_RING_PAIRS_H
 
 #include "backend/blocks/blocks.h"
+#include "backend/capped_edge.h"
 #include "backend/threshold.h"
 #include "ring.h"
 
@@ -21,7 +22,7 @@ enum {
     OTA_RING_SIDES = 8,
     OTA_RING_LIST = 128,  /* most keys with weight that a row keeps while the keys go round */
     OTA_RING_FILLED = 64, /* and of those that a hard row fills up */
-    /* Most message rounds in search of the thresholds of rows whose lists were too short. */
+    /* Most steps in search of the threshold of a row whose list was too short. */
     OTA_RING_SEARCH = 200
 };
 
@@ -40,7 +41,8 @@ typedef struct ota_ring_worker {
 typedef enum ota_ring_state {
     OTA_RING_LISTED,   /* every key with weight stands in its list */
     OTA_RING_SPILLED,  /* there are more */
-    OTA_RING_FOUND,    /* and the threshold is known all the same */
+    OTA_RING_STEEP,    /* of an order above 2, and its edge is not known */
+    OTA_RING_FOUND,    /* all is known all the same */
     OTA_RING_FULL,     /* its caps add up to less than its mass */
     OTA_RING_NONFINITE /* NaN or +inf among the scores */
 } ota_ring_state;
@@ -95,6 +97,16 @@ typedef struct ota_ring_caps {
     double *part;
 } ota_ring_caps;
 
+/* Rows of an order above 2 (ring_edges.c), [rows]; NULL: of another. */
+typedef struct ota_ring_steep {
+    ota_edge *edges;
+    ota_capped_edge *search;
+    ota_capped_edge_sums *sums; /* of a message round */
+    /* Of gradients on free columns: the steepest slope so far, and its U, from which all others are measured: beside it their
+     * shares of the mean keep no digit otherwise. */
+    double *most, *middle;
+} ota_ring_steep;
+
 struct ota_ring_pairs {
     int64_t stride; /* of a block: a piece's keys and a list */
     ota_ring_piece_numbers piece;
@@ -105,13 +117,14 @@ struct ota_ring_pairs {
     double *top, *f;          /* largest score, sink included; potential */
     ota_row_statistics *sums; /* of the weights at f */
     double *sink;
-    double *slope, *mean;   /* sum w, sum w U; then a: with gradients */
+    double *slope, *mean;   /* sum w, sum w U; then a, less ota_ring_middle: with gradients */
     double *columns;        /* [group][room] sums of weights */
     double *first, *second; /* sums of a threshold's step */
     double *list;           /* [rows][OTA_RING_LIST] */
     int64_t *listed;        /* [rows]; of hard rows the best key */
     threshold_search *search;
     ota_ring_caps caps;
+    ota_ring_steep steep;
     ota_ring_filling *filling; /* of hard rows with caps */
 };
 
@@ -174,9 +187,6 @@ void ota_ring_by_sides(ota_ring_device *ring, const ota_ring_piece *piece,
 ota_row_parameters ota_ring_parameters(const ota_ring_device *ring, int64_t head);
 /* The mass of row k of the unit at work. */
 double ota_ring_row_mass(const ota_ring_device *ring, int64_t k);
-/* The weight of a key, or of the sink, of this score at potential f. */
-double ota_ring_weight(const ota_ring_device *ring, const ota_row_parameters *row, double score,
-                       double f);
 /* Row k of a block has weight on values that are not finite. */
 void ota_ring_note_values(const ota_ring_block *b, int64_t k);
 /* The weight of the sink of row k of the unit, and the row's parameters. */
@@ -191,15 +201,26 @@ void ota_ring_fit_weights(const ota_ring_block *block);
 bool ota_ring_find_thresholds(ota_ring_device *ring);
 bool ota_ring_attend_pairs(ota_ring_device *ring);
 /* A search for the potentials of rows: a message round that all keys `meet`, what each row begins with, and while some row of any
- * rank is SPILLED a message round and a step of each, `most` of them. False: the communicator failed. */
+ * rank is SPILLED or STEEP a message round and a step of each, of SPILLED ones `step`. False: the communicator failed. */
 typedef struct ota_ring_search {
     ota_ring_block_visit *meet, *sum;
     void (*begin)(ota_ring_device *ring, int64_t k);
     void (*step)(ota_ring_device *ring, int64_t k);
-    int64_t most;
     const char *meeting, *summing;
 } ota_ring_search;
 bool ota_ring_search_rows(ota_ring_device *ring, const ota_ring_search *search);
+/* ring_edges.c: memory; no edges yet; from a potential near that of a row, if its order is above 2, its own search; what a row
+ * of a block adds to the answer of a message round; and the step of a STEEP row. */
+void ota_ring_lay_out_edges(const ota_ring_device *ring, ota_ring_steep *to, ota_arena *arena);
+void ota_ring_begin_edges(const ota_ring_device *ring);
+void ota_ring_seek_edge(const ota_ring_device *ring, int64_t k);
+void ota_ring_answer_edge(const ota_ring_block *b, int64_t k);
+void ota_ring_step_edge(const ota_ring_device *ring, int64_t k);
+/* U of a block's row less that of the row's steepest weight, which is found while the sums of slopes are made; and it. */
+void ota_ring_begin_centres(const ota_ring_device *ring);
+void ota_ring_move_centre(const ota_ring_block *b, int64_t k);
+void ota_ring_centre(const ota_ring_block *b, int64_t k);
+double ota_ring_middle(const ota_ring_device *ring, int64_t k);
 /* The largest score of row k of a block into *top; false: NaN or +inf among the row's scores so far. */
 bool ota_ring_score_range(const ota_ring_block *b, int64_t k, double *top);
 /* ring_capped_rows.c, ring_filled_rows.c: f of rows with caps, of hard ones the edge and the sink, too; before the keys come. */

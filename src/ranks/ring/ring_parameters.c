@@ -231,7 +231,8 @@ void ota_ring_end_parameters(ota_ring_device *ring, const ota_ring_pull *pull) {
         if (p->state[k] == OTA_RING_NONFINITE && row.sink > -INFINITY) {
             sums[OTA_SUM_SINK] = (double)NAN;
         } else if (sink > 0.0) {
-            ota_add_sink_sums(&row, sink, p->f[k], p->mean[k], by_order, sums);
+            ota_add_sink_sums(&row, sink, p->f[k], p->mean[k] + ota_ring_middle(ring, k), by_order,
+                              sums);
         }
         s->sums.temperature[head] += sums[OTA_SUM_TEMPERATURE];
         s->sums.order += sums[OTA_SUM_ORDER];

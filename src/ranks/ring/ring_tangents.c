@@ -86,7 +86,8 @@ static double rest_of_row(const motion *m, int64_t k, double *slope) {
     const int64_t queries = ring->resolved->queries;
     const ota_tangent_job job = job_of(m, k / queries);
     const double f = ring->pairs->f[k];
-    const double weight = ota_ring_weight(ring, &job.base.parameters, job.base.parameters.sink, f);
+    ota_row_parameters rule;
+    const double weight = ota_ring_sink_of(ring, k, &rule);
     ota_tangent_row row;
     ota_tangents_of_sink(&job, f, weight, &row);
     *slope = row.sink_slope;

@@ -109,6 +109,8 @@ static void sum_powers(const ota_ring_block *b, void *context) {
         const int64_t row = b->at + k;
         if (p->state[row] == OTA_RING_SPILLED)
             ota_block_add_powers(&b->in, k, p->f[row], &p->first[row], &p->second[row]);
+        else if (p->state[row] == OTA_RING_STEEP)
+            ota_ring_answer_edge(b, k);
     }
 }
 
@@ -123,6 +125,7 @@ static void begin_rows(ota_ring_device *ring) {
     const int64_t rows = ota_ring_row_count(ring);
     ota_ring_widen_queries(ring);
     ota_ring_begin_statistics(ring);
+    ota_ring_begin_edges(ring);
     for (int64_t k = 0; k < rows; k++) {
         const double mu = ota_ring_row_mass(ring, k);
         p->state[k] = isnan(mu) ? OTA_RING_NONFINITE : OTA_RING_LISTED;
@@ -148,8 +151,13 @@ static void end_list(ota_ring_device *ring, int64_t k) {
                                                          p->listed[k], mu, p->workers[0].weights,
                                                          &found);
         p->f[k] = found.potential;
+        if (p->steep.edges != NULL) p->steep.edges[k] = found.edge;
     }
     if (p->state[k] != OTA_RING_SPILLED) return;
+    if (p->steep.edges != NULL) {
+        ota_ring_seek_edge(ring, k);
+        return;
+    }
     const double power = 1.0 / (row.order - 1.0);
     threshold_search *search = &p->search[k];
     *search = threshold_begin(mu, power, (double)r->keys + 1.0);
@@ -168,9 +176,11 @@ static void step_row(ota_ring_device *ring, int64_t k) {
         p->first[k] += sink;
         p->second[k] += ota_tsallis_slope(sink, row.order);
     }
-    if (!threshold_step(&p->search[k], p->first[k], p->second[k])) p->state[k] = OTA_RING_FOUND;
+    const bool goes_on = threshold_step(&p->search[k], p->first[k], p->second[k]) &&
+                         p->search[k].steps < OTA_RING_SEARCH;
     p->f[k] = potential_of(p, k, &row);
     p->first[k] = p->second[k] = 0.0;
+    if (!goes_on) p->state[k] = OTA_RING_FOUND;
 }
 
 /* ---- message rounds ------------------------------------------------------------------------------- */
@@ -179,7 +189,8 @@ static void step_row(ota_ring_device *ring, int64_t k) {
 static bool count_searched(ota_ring_device *ring, double *left) {
     *left = 0.0;
     for (int64_t k = 0; k < ota_ring_row_count(ring) && ring->failed == OTA_OK; k++)
-        *left += ring->pairs->state[k] == OTA_RING_SPILLED;
+        *left +=
+            ring->pairs->state[k] == OTA_RING_SPILLED || ring->pairs->state[k] == OTA_RING_STEEP;
     return ota_ranks_most(&ring->resolved->settings, left, 1, "agreeing on another message round");
 }
 
@@ -189,22 +200,23 @@ bool ota_ring_search_rows(ota_ring_device *ring, const ota_ring_search *search) 
     double left;
     if (!ota_ring_visit_pairs(ring, &meets)) return false;
     for (int64_t k = 0; k < ota_ring_row_count(ring); k++) search->begin(ring, k);
-    for (int64_t step = 0; step < search->most; step++) {
+    for (;;) {
         if (!count_searched(ring, &left)) return false;
         if (!(left > 0.0)) return true;
         if (!ota_ring_visit_pairs(ring, &sums)) return false;
         for (int64_t k = 0; k < ota_ring_row_count(ring); k++) {
-            if (ring->pairs->state[k] == OTA_RING_SPILLED) search->step(ring, k);
+            if (ring->pairs->state[k] == OTA_RING_SPILLED)
+                search->step(ring, k);
+            else if (ring->pairs->state[k] == OTA_RING_STEEP)
+                ota_ring_step_edge(ring, k);
         }
     }
-    return true;
 }
 
 static const ota_ring_search thresholds = {.meet = list_rows,
                                            .sum = sum_powers,
                                            .begin = end_list,
                                            .step = step_row,
-                                           .most = OTA_RING_SEARCH,
                                            .meeting = "passing keys on for the thresholds",
                                            .summing =
                                                "passing keys on for a step of the thresholds"};

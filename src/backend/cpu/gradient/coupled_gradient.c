@@ -113,7 +113,10 @@ static double implicit_row(ota_backward_job *job, int64_t i, const real *s, cons
     const double kept = space->f[i];
     const double mu = device->transposed ? 1.0 : ota_row_mass(r, job->batch, job->head, i);
     solve_row(job, i, s, mu, p);
-    if (device->transposed) space->f[i] = kept;
+    if (device->transposed) {
+        space->f[i] = kept;
+        if (space->edges != NULL) space->edges[i] = (ota_edge){0};
+    }
     pair_weights(job, i, m, s, p);
     row_slopes(job, i, m, s, p, slope);
     for (int64_t j = 0; j < m && space->bad[i]; j++)
@@ -269,6 +272,7 @@ void mark_top(void *context, int64_t chunk, int worker) {
         form_tile(job, w, i, 1, 0, device->resolved->keys, device->stride);
         solve_row(job, i, w->scores, 1.0, w->weights);
         space->f[i] = f;
+        if (space->edges != NULL) space->edges[i] = (ota_edge){0};
     }
 }
 

@@ -2,6 +2,8 @@
  * keys, as scores, U = dL/dP, weights P and dL/dS. n = queries, m = keys. */
 #include "pairs.h"
 
+#include "backend/edge.h"
+
 #include <float.h>
 #include <math.h>
 #include <string.h>
@@ -150,10 +152,13 @@ void pair_weights(const ota_backward_job *job, int64_t query, int64_t count, con
         for (int64_t j = 0; j < count; j++) p[j] = (real)0;
         return;
     }
-    if (job->parameters.regulariser->capped || ota_is_heavy_tailed(job->parameters.regulariser)) {
+    const ota_edge *edge = space->edges != NULL ? &space->edges[query] : NULL;
+    if (job->parameters.regulariser->capped || ota_is_heavy_tailed(job->parameters.regulariser) ||
+        (edge != NULL && edge->known)) {
         ota_row_parameters row = job->parameters;
         ota_row_found found;
         row.line = query;
+        if (edge != NULL) row.edge = *edge;
         row_weights(&row, s, h, count, f, p, &found);
         return;
     }
@@ -270,7 +275,11 @@ double sink_slope(const ota_backward_job *job, int64_t query, double *weight) {
         *weight = custom->weight(custom->user, at);
         return *weight > 0.0 ? custom->slope(custom->user, at) : 0.0;
     }
-    if (job->parameters.regulariser->tsallis) {
+    const ota_edge *edge = job->space->edges != NULL ? &job->space->edges[query] : NULL;
+    if (edge != NULL && edge->known) {
+        const ota_edge_row row = ota_edge_row_of(&job->parameters, 0.0);
+        *weight = ota_edge_weight(&row, edge, job->parameters.sink);
+    } else if (job->parameters.regulariser->tsallis) {
         const double y = (order - 1.0) * x / job->parameters.tau;
         if (!(y > 0.0)) return 0.0;
         *weight = pow(y, 1.0 / (order - 1.0));
@@ -309,6 +318,7 @@ void solve_row(const ota_backward_job *job, int64_t query, const real *s, double
     row_solve(&row, s, h, device->resolved->keys, mu, p, &found);
     space->top[query] = (double)(real)(isnan(keys_top) || keys_top > sink ? keys_top : sink);
     space->f[query] = found.empty || !(mu > 0.0) ? -INFINITY : found.potential;
+    if (space->edges != NULL) space->edges[query] = found.edge;
     if (found.nonfinite || uses_nonfinite(job, s, p)) space->bad[query] = true;
     /* Scores so large that the potentials of the keys vanish beside them: f64 has to do the row, or nothing can. */
     if (h != NULL && keys_top > -INFINITY &&

@@ -203,6 +203,7 @@ static bool row_lists(ota_backward_job *job, const ota_backward_worker *w, int w
         const real *s = (const real *)w->scores + k * strip->stride;
         const int64_t count = row_entmax(&job->parameters, s, NULL, r->keys, mu, &room, &found);
         space->f[i] = found.empty || !(mu > 0.0) ? -INFINITY : found.potential;
+        if (space->edges != NULL) space->edges[i] = found.edge;
         if (found.nonfinite) space->bad[i] = true;
         strip->count[at + k] = count;
         total += count;

@@ -20,40 +20,46 @@ static void lift_keys(const void *keys, int64_t first, int64_t count, double *x)
     }
 }
 
-static ota_edge_row edge_row_of(const ota_row_parameters *parameters, const edge_keys *keys,
-                                int64_t count, double mu) {
-    const double gap = parameters->order - 1.0;
-    return (ota_edge_row){.keys = keys,
-                          .lift = lift_keys,
-                          .count = count,
-                          .sink = parameters->sink,
-                          .k = fmin(gap / parameters->tau, DBL_MAX),
-                          .power = 1.0 / gap,
-                          .mu = mu};
-}
-
 /* What rounding left of the mass is spread in proportion, so that rows sum to mu. */
 static double settle_edge(const ota_edge_row *row, const ota_edge *edge, ota_row_found *found) {
     const double factor = row->mu / edge->sum;
     found->sink = row->sink > -INFINITY ? factor * ota_edge_weight(row, edge, row->sink) : 0.0;
     found->mass = row->mu - found->sink;
-    found->potential = -edge->at + edge->delta / row->k;
+    found->potential = ota_edge_potential(row, edge);
+    found->edge = *edge;
     return factor;
+}
+
+/* Returns the sum of the weights. */
+static double write_edge(const ota_edge_row *row, const ota_edge *edge, const edge_keys *keys,
+                         int64_t count, double factor, real *p) {
+    double x[OTA_EDGE_PIECE], sum = 0.0;
+    for (int64_t j = 0; j < count; j += OTA_EDGE_PIECE) {
+        const int64_t here = count - j < OTA_EDGE_PIECE ? count - j : OTA_EDGE_PIECE;
+        lift_keys(keys, j, here, x);
+        for (int64_t i = 0; i < here; i++) {
+            const double weight = factor * ota_edge_weight(row, edge, x[i]);
+            p[j + i] = (real)weight;
+            sum += weight;
+        }
+    }
+    return sum;
 }
 
 /* p may be s. `guess`: a level near the threshold, in units of S. */
 static void edge_row(const ota_row_parameters *parameters, const edge_keys *keys, int64_t count,
                      double mu, double top, double guess, real *p, ota_row_found *found) {
-    const ota_edge_row row = edge_row_of(parameters, keys, count, mu);
-    const ota_edge edge = ota_edge_find(&row, top, guess);
-    const double factor = settle_edge(&row, &edge, found);
-    double x[OTA_EDGE_PIECE];
-    for (int64_t j = 0; j < count; j += OTA_EDGE_PIECE) {
-        const int64_t here = count - j < OTA_EDGE_PIECE ? count - j : OTA_EDGE_PIECE;
-        lift_keys(keys, j, here, x);
-        for (int64_t i = 0; i < here; i++)
-            p[j + i] = (real)(factor * ota_edge_weight(&row, &edge, x[i]));
-    }
+    const ota_edge_keys all = {keys, lift_keys, count};
+    const ota_edge_row row = ota_edge_row_of(parameters, mu);
+    const ota_edge edge = ota_edge_find(&row, &all, top, guess);
+    write_edge(&row, &edge, keys, count, settle_edge(&row, &edge, found), p);
+}
+
+/* Weights beside a known edge, p may be s; returns their sum. */
+static double edge_weights(const ota_row_parameters *parameters, const edge_keys *keys,
+                           int64_t count, real *p) {
+    const ota_edge_row row = ota_edge_row_of(parameters, 0.0);
+    return write_edge(&row, &parameters->edge, keys, count, 1.0, p);
 }
 
 /* Kept scores become kept weights, and the keys without any leave. */
@@ -61,8 +67,9 @@ static int64_t edge_list(const ota_row_parameters *parameters, int64_t count, do
                          double guess, const ota_row_room *room, ota_row_found *found) {
     real *kept = room->kept;
     const edge_keys keys = {.s = kept};
-    const ota_edge_row row = edge_row_of(parameters, &keys, count, mu);
-    const ota_edge edge = ota_edge_find(&row, top, guess);
+    const ota_edge_keys all = {&keys, lift_keys, count};
+    const ota_edge_row row = ota_edge_row_of(parameters, mu);
+    const ota_edge edge = ota_edge_find(&row, &all, top, guess);
     const double factor = settle_edge(&row, &edge, found);
     int64_t left = 0;
     for (int64_t i = 0; i < count; i++) {
@@ -78,8 +85,9 @@ static int64_t edge_list(const ota_row_parameters *parameters, int64_t count, do
 static double edge_of_open_keys(const ota_row_parameters *parameters, const edge_keys *keys,
                                 int64_t count, double mass, double top, double guess,
                                 double *weight, double *sink) {
-    const ota_edge_row row = edge_row_of(parameters, keys, count, mass);
-    const ota_edge edge = ota_edge_find(&row, top, guess);
+    const ota_edge_keys all = {keys, lift_keys, count};
+    const ota_edge_row row = ota_edge_row_of(parameters, mass);
+    const ota_edge edge = ota_edge_find(&row, &all, top, guess);
     ota_row_found found;
     const double factor = settle_edge(&row, &edge, &found);
     for (int64_t j = 0; j < count; j++) {

@@ -117,20 +117,32 @@ static void write_between(const capped_row *row, const ota_capped_search *ends, 
 static double lift_of(const void *row, int64_t j) { return lifted(row, j); }
 static double cap_of_key(const void *row, int64_t j) { return cap_of(row, j); }
 
+/* At a potential and the edge beside it. The weights may lie over the scores. */
+static void edge_weights(const capped_row *row, const ota_edge *edge, double f, double factor,
+                         real *p, ota_row_found *found) {
+    found->mass = 0.0;
+    for (int64_t j = 0; j < row->count; j++) {
+        const double weight = ota_capped_edge_weight(row->parameters, edge, f, factor,
+                                                     lifted(row, j), cap_of(row, j));
+        p[j] = (real)weight;
+        found->mass += weight;
+    }
+    found->sink =
+        ota_capped_edge_weight(row->parameters, edge, f, factor, row->parameters->sink, INFINITY);
+    found->potential = f;
+    found->edge = *edge;
+}
+
 /* Orders above 2, from f near the potential. The weights may lie over the scores. */
 static bool edge_row(const capped_row *row, double mu, double f, real *p, ota_row_found *found) {
-    ota_capped_edge edge = {.parameters = row->parameters,
-                            .keys = row,
-                            .lift = lift_of,
-                            .cap = cap_of_key,
-                            .count = row->count};
-    if (!row->parameters->regulariser->tsallis || !(row->parameters->order > 2.0) ||
-        !ota_capped_edge_find(&edge, mu, f))
+    const ota_row_parameters *parameters = row->parameters;
+    const ota_capped_edge_keys keys = {row, lift_of, cap_of_key, row->count};
+    ota_capped_edge edge;
+    if (!parameters->regulariser->tsallis || !(parameters->order > 2.0) ||
+        !ota_capped_edge_find(parameters, &keys, mu, f, &edge))
         return false;
-    for (int64_t j = 0; j < row->count; j++) p[j] = (real)ota_capped_edge_weight(&edge, j);
-    found->sink = ota_capped_edge_sink(&edge);
+    edge_weights(row, &edge.others.edge, edge.f, edge.factor, p, found);
     found->mass = mu - found->sink;
-    found->potential = edge.f;
     return true;
 }
 
@@ -485,6 +497,10 @@ void WORD(ota_row_capped_weights)(const ota_row_parameters *parameters, const re
     const double tau = parameters->tau, shift = (double)(real)-f,
                  k = (parameters->order - 1.0) / tau;
     const bool thresholded = parameters->regulariser->thresholded;
+    if (parameters->edge.known) {
+        edge_weights(&row, &parameters->edge, f, 1.0, p, found);
+        return;
+    }
     if (parameters->regulariser->kind == OTA_HARD || ota_is_heavy_tailed(parameters->regulariser) ||
         !in_range(parameters, shift) || (thresholded && !(k <= DBL_MAX))) {
         write_weights(&row, f, 0.0, p, found);

@@ -395,6 +395,11 @@ void WORD(ota_row_weights)(const ota_row_parameters *parameters, const real *s, 
         row_heavy_weights(parameters, s, h, count, f, top, p, found);
         return;
     }
+    if (parameters->edge.known) {
+        const edge_keys keys = {.s = s, .h = h};
+        found->mass = edge_weights(parameters, &keys, count, p);
+        return;
+    }
     if (parameters->regulariser->thresholded) {
         const double k = (parameters->order - 1.0) / parameters->tau;
         const ota_powers_operands row = {.s = s,
