@@ -124,44 +124,62 @@ static bool gather(const ota_head *head, const memory *m, const whole *of, int64
             ota_ranks_sum(s, m->caps, of->rows * columns, NULL, 0, "the caps of all rows"));
 }
 
-static ota_status solve(ota_head *head, const memory *m, const whole *of) {
-    const ota_column_rule_row *rule = ota_head_rule(head);
-    const bool shared = of->ranks > 1;
+/* The rows that are solved: those of all processes, or the head's own. */
+typedef struct solved_rows {
+    const void *scores;
+    int64_t stride;
+    bool narrow;
+    const double *mu;
+    double *f;
+} solved_rows;
+
+static ota_status solve_capped(ota_head *head, const memory *m, const whole *of,
+                               const solved_rows *rows) {
     const ota_array caps = ota_array_of(m->caps, OTA_F64, 1, 1, of->rows, of->columns);
     const ota_entry_caps gathered = {.cap = INFINITY, .array = &caps};
-    ota_capped_transport capped = {.n = of->rows,
-                                   .m = of->columns,
-                                   .scores = shared ? m->scores : head->scores.data,
-                                   .stride = shared ? of->columns : head->scores.stride,
-                                   .narrow = !shared && head->scores.narrow,
-                                   .mu = shared ? m->mu : head->mu,
-                                   .nu = head->nu,
-                                   .exact = !ota_rule_is(rule, OTA_RULE_CAPACITY),
-                                   .floor = head->column.floor,
-                                   .sink = head->row.sink,
-                                   .tolerance = head->row.mass_tolerance,
-                                   .caps = m->caps != NULL ? &gathered : &head->row.caps,
-                                   .watch = ota_watch_of(head->settings),
-                                   .plan = m->plan,
-                                   .plan_stride = of->columns,
-                                   .f = shared ? m->f : head->f,
-                                   .g = head->g};
-    if (of->capped) return ota_capped_transport_solve(&capped, m->search);
-    ota_transport problem = {.n = capped.n,
-                             .m = capped.m,
-                             .scores = capped.scores,
-                             .stride = capped.stride,
-                             .narrow = capped.narrow,
-                             .mu = capped.mu,
-                             .nu = capped.nu,
-                             .capped = !capped.exact,
-                             .floor = capped.floor,
-                             .sink = capped.sink,
-                             .tolerance = capped.tolerance,
+    ota_capped_transport problem = {.n = of->rows,
+                                    .m = of->columns,
+                                    .scores = rows->scores,
+                                    .stride = rows->stride,
+                                    .narrow = rows->narrow,
+                                    .mu = rows->mu,
+                                    .nu = head->nu,
+                                    .exact = !ota_rule_is(ota_head_rule(head), OTA_RULE_CAPACITY),
+                                    .floor = head->column.floor,
+                                    .sink = head->row.sink,
+                                    .tolerance = head->row.mass_tolerance,
+                                    .caps = m->caps != NULL ? &gathered : &head->row.caps,
+                                    .watch = ota_watch_of(head->settings),
+                                    .plan = m->plan,
+                                    .plan_stride = of->columns,
+                                    .f = rows->f,
+                                    .g = head->g};
+    return ota_capped_transport_solve(&problem, m->search);
+}
+
+static ota_status solve(ota_head *head, const memory *m, const whole *of) {
+    const bool shared = of->ranks > 1;
+    const solved_rows rows = {.scores = shared ? m->scores : head->scores.data,
+                              .stride = shared ? of->columns : head->scores.stride,
+                              .narrow = !shared && head->scores.narrow,
+                              .mu = shared ? m->mu : head->mu,
+                              .f = shared ? m->f : head->f};
+    if (of->capped) return solve_capped(head, m, of, &rows);
+    ota_transport problem = {.n = of->rows,
+                             .m = of->columns,
+                             .scores = rows.scores,
+                             .stride = rows.stride,
+                             .narrow = rows.narrow,
+                             .mu = rows.mu,
+                             .nu = head->nu,
+                             .capped = ota_rule_is(ota_head_rule(head), OTA_RULE_CAPACITY),
+                             .floor = head->column.floor,
+                             .sink = head->row.sink,
+                             .tolerance = head->row.mass_tolerance,
                              .costs = head->host.algebra->costs[0],
-                             .watch = capped.watch,
-                             .f = capped.f,
-                             .g = capped.g};
+                             .watch = ota_watch_of(head->settings),
+                             .f = rows.f,
+                             .g = head->g};
     return ota_transport_solve(&problem, m->search);
 }
 

@@ -284,6 +284,40 @@ static void a_row_of_numbers_is_its_scores(void **unused) {
     }
 }
 
+/* Some pairs have scores, the others 0 beside what is added: -1e30 leaves scores no digit. */
+static void draw_open(scene *x, ota_type type, uint64_t seed) {
+    draw(x, type, seed);
+    const double share = 0.2 + 0.6 * uniform(&dice_state);
+    x->of_matrix = true;
+    for (int e = 0; e < PAIRS; e++) {
+        x->allowed[e] = uniform(&dice_state) < share;
+        x->s32[e] = x->allowed[e] != 0 ? (float)normal(&dice_state) : 0.0f;
+        x->s[e] = (double)x->s32[e];
+    }
+}
+
+/* The plan of far numbers is that of near ones, and, f64 where it is asked for, of the definitions. Does mass lie on them? */
+static bool is_the_plan_of(scene *near, scene *far, const char *rule, double value,
+                           double far_value, bool by_reference) {
+    static scene z;
+    const double allowed = closeness(near->type);
+    assert_int_equal(solve(near, rule, ADDITIVE, value), OTA_OK);
+    const ota_status status = solve(far, rule, ADDITIVE, far_value);
+    if (status != OTA_OK)
+        print_error("%s, %g, sink %g: %s\n", rule, far_value, far->sink, far->error.message);
+    assert_int_equal(status, OTA_OK);
+    spec_check("TOT-43", apart(near->p, far->p), allowed);
+    /* Of prefix columns the sums mean nothing. */
+    spec_check("TOT-43", far->certificate.column_error, near->certificate.column_error + allowed);
+    if (by_reference && near->type == OTA_F64 && !(near->lower < 0.0)) {
+        z = *near;
+        z.of_reference = true;
+        assert_int_equal(solve(&z, rule, ADDITIVE, value), OTA_OK);
+        spec_check("TOT-43", apart(z.p, far->p), allowed);
+    }
+    return far->result.masked_share > 0.01;
+}
+
 /* Masks of numbers that leave some mass no other place: the plan is that of any numbers far enough below the scores and below
  * each other, -300 and -1e5 temperatures for some, which needs nothing of what -1e9 does and has a plan by the definitions. */
 static void mass_without_another_place_lies_on_numbers(void **unused) {
@@ -309,38 +343,17 @@ static void mass_without_another_place_lies_on_numbers(void **unused) {
         double value, lower;
     } levels[] = {{-1e9, 0.0}, {-1e30, 0.0}, {-1e9, -1e13}};
     enum { DRAWS = 8 };
-    static scene x, y, z;
+    static scene x, y;
     int lies = 0;
     for (int t = 0; t < 2; t++) {
         for (size_t m = 0; m < sizeof rules / sizeof rules[0]; m++) {
             for (uint64_t k = 0; k < DRAWS * sizeof levels / sizeof levels[0]; k++) {
-                draw(&x, types[t], 31 + k);
-                const double share = 0.2 + 0.6 * uniform(&dice_state);
-                /* -1e30 leaves scores no digit. */
-                x.of_matrix = true;
-                for (int e = 0; e < PAIRS; e++) {
-                    x.allowed[e] = uniform(&dice_state) < share;
-                    x.s32[e] = x.allowed[e] != 0 ? (float)normal(&dice_state) : 0.0f;
-                    x.s[e] = (double)x.s32[e];
-                }
+                draw_open(&x, types[t], 31 + k);
                 y = x;
                 y.lower = levels[k / DRAWS].lower;
                 x.lower = y.lower < 0.0 ? -1e5 : 0.0;
-                assert_int_equal(solve(&x, rules[m], ADDITIVE, -300.0), OTA_OK);
-                const ota_status status = solve(&y, rules[m], ADDITIVE, levels[k / DRAWS].value);
-                if (status != OTA_OK)
-                    print_error("%s, %g: %s\n", rules[m], levels[k / DRAWS].value, y.error.message);
-                assert_int_equal(status, OTA_OK);
-                spec_check("TOT-43", apart(x.p, y.p), closeness(types[t]));
-                /* Of prefix columns the sums mean nothing. */
-                spec_check("TOT-43", y.certificate.column_error,
-                           x.certificate.column_error + closeness(types[t]));
-                lies += y.result.masked_share > 0.01;
-                if (t == 0 || k % DRAWS > 0 || x.lower < 0.0) continue;
-                z = x;
-                z.of_reference = true;
-                assert_int_equal(solve(&z, rules[m], ADDITIVE, -300.0), OTA_OK);
-                spec_check("TOT-43", apart(z.p, y.p), closeness(types[t]));
+                lies += is_the_plan_of(&x, &y, rules[m], -300.0, levels[k / DRAWS].value,
+                                       k % DRAWS == 0);
             }
         }
     }
@@ -399,41 +412,22 @@ static void sinks_stand_beside_numbers(void **unused) {
         {{-1e9, 0.0, -1e9}, {-300.0, 0.0, -300.0}}, {{-1e13, 0.0, -1e9}, {-1e5, 0.0, -300.0}},
         {{-1e9, 0.0, -1e13}, {-300.0, 0.0, -1e5}},  {{0.0, 0.0, -1e9}, {0.0, 0.0, -300.0}}};
     enum { DRAWS = 6 };
-    static scene x, y, z;
+    static scene x, y;
     int lies = 0;
     for (int t = 0; t < 2; t++) {
         for (size_t m = 0; m < sizeof rules / sizeof rules[0]; m++) {
             for (uint64_t k = 0; k < DRAWS * sizeof levels / sizeof levels[0]; k++) {
                 const size_t l = k / DRAWS;
-                draw(&x, types[t], 71 + k);
-                const double share = 0.2 + 0.6 * uniform(&dice_state);
-                x.of_matrix = x.has_sink = true;
+                draw_open(&x, types[t], 71 + k);
+                x.has_sink = true;
                 x.asked = rules[m].asked;
-                for (int e = 0; e < PAIRS; e++) {
-                    x.allowed[e] = uniform(&dice_state) < share;
-                    x.s32[e] = x.allowed[e] != 0 ? (float)normal(&dice_state) : 0.0f;
-                    x.s[e] = (double)x.s32[e];
-                }
                 y = x;
                 x.lower = levels[l][1].lower;
                 x.sink = levels[l][1].sink;
                 y.lower = levels[l][0].lower;
                 y.sink = levels[l][0].sink;
-                assert_int_equal(solve(&x, rules[m].rule, ADDITIVE, levels[l][1].value), OTA_OK);
-                const ota_status status = solve(&y, rules[m].rule, ADDITIVE, levels[l][0].value);
-                if (status != OTA_OK)
-                    print_error("%s, %g, sink %g: %s\n", rules[m].rule, levels[l][0].value, y.sink,
-                                y.error.message);
-                assert_int_equal(status, OTA_OK);
-                spec_check("TOT-43", apart(x.p, y.p), closeness(types[t]));
-                spec_check("TOT-43", y.certificate.column_error,
-                           x.certificate.column_error + closeness(types[t]));
-                lies += y.result.masked_share > 0.01;
-                if (t == 0 || k % DRAWS > 0 || x.lower < 0.0) continue;
-                z = x;
-                z.of_reference = true;
-                assert_int_equal(solve(&z, rules[m].rule, ADDITIVE, levels[l][1].value), OTA_OK);
-                spec_check("TOT-43", apart(z.p, y.p), closeness(types[t]));
+                lies += is_the_plan_of(&x, &y, rules[m].rule, levels[l][1].value,
+                                       levels[l][0].value, k % DRAWS == 0);
             }
         }
     }
@@ -470,21 +464,21 @@ static void relaxed_rows_give_way(void **unused) {
     }
 }
 
-/* Rows on two processes: the plan of all rows on one. */
+/* Rows on some processes: the plan of all rows on one. */
+enum { MOST_RANKS = 4 };
+
 typedef struct shared {
     scene *whole;
     const char *method;
     double caps[PAIRS], p[PAIRS], f[N];
-    ota_status status[2];
-    ota_error error[2];
-    double masked[2];
+    const int64_t *first; /* [ranks + 1] */
+    ota_status status[MOST_RANKS];
+    ota_error error[MOST_RANKS];
 } shared;
 
-enum { FIRST_ROWS = 4 };
-
 static void solve_rows(const scene *x, shared *all, int rank, ota_communicator *to) {
-    const int64_t from = rank > 0 ? FIRST_ROWS : 0;
-    const int64_t rows = to == NULL ? N : rank > 0 ? N - FIRST_ROWS : FIRST_ROWS;
+    const int64_t from = to == NULL ? 0 : all->first[rank];
+    const int64_t rows = to == NULL ? N : all->first[rank + 1] - from;
     const ota_term sink = {.kind = OTA_TERM_SINK, .value = x->sink};
     ota_problem problem = {.size = sizeof problem, .terms = &sink, .term_count = x->has_sink};
     ota_options options = {
@@ -502,7 +496,6 @@ static void solve_rows(const scene *x, shared *all, int rank, ota_communicator *
     arrays.row_potential = ota_array_of(all->f + from, OTA_F64, 1, 1, 1, rows);
     arrays.column_potential = ota_array_of(g, OTA_F64, 1, 1, 1, N);
     all->status[rank] = ota_attend(&problem, &options, &arrays, &result, &all->error[rank]);
-    all->masked[rank] = result.masked_share;
 }
 
 static void of_rank(crew_rank *rank, void *context) {
@@ -525,30 +518,36 @@ static void rows_on_many_processes_are_rows_on_one(void **unused) {
                  {"softmax/exact", -INFINITY, 0.0, true},
                  {"entmax:1.5/capped:1.2", 0.1, 0.0, true}};
     static scene x;
-    static shared one, two;
+    /* Ragged shares, of none, too. */
+    static const int64_t firsts[][MOST_RANKS + 1] = {{0, 4, N}, {0, 1, 1, N}, {0, 2, 3, 3, N}};
+    static shared one, all;
     int moved = 0;
     for (size_t m = 0; m < sizeof cases / sizeof cases[0]; m++) {
         for (uint64_t k = 0; k < 6; k++) {
             draw(&x, OTA_F64, 151 + k);
             for (int e = 0; e < PAIRS; e++) {
-                one.caps[e] = two.caps[e] = 0.4 + 0.5 * uniform(&dice_state);
+                one.caps[e] = all.caps[e] = 0.4 + 0.5 * uniform(&dice_state);
                 x.s[e] = uniform(&dice_state) < 0.6 ? -1e9 : normal(&dice_state);
             }
             x.has_sink = cases[m].sink > -INFINITY;
             x.sink = cases[m].sink;
             x.asked = cases[m].asked;
             x.lower = cases[m].caps ? 1.0 : 0.0;
-            one.method = two.method = cases[m].method;
-            two.whole = &x;
+            one.method = all.method = cases[m].method;
+            all.whole = &x;
             solve_rows(&x, &one, 0, NULL);
-            crew_once(2, OTA_SHARES_IN_ORDER, of_rank, &two);
             assert_int_equal(one.status[0], OTA_OK);
-            for (int r = 0; r < 2; r++) {
-                if (two.status[r] != OTA_OK)
-                    print_error("%s: %s\n", cases[m].method, two.error[r].message);
-                assert_int_equal(two.status[r], OTA_OK);
+            for (int ranks = 2; ranks <= MOST_RANKS; ranks++) {
+                all.first = firsts[ranks - 2];
+                memset(all.p, 0, sizeof all.p);
+                crew_once(ranks, OTA_SHARES_IN_ORDER, of_rank, &all);
+                for (int r = 0; r < ranks; r++) {
+                    if (all.status[r] != OTA_OK)
+                        print_error("%s: %s\n", cases[m].method, all.error[r].message);
+                    assert_int_equal(all.status[r], OTA_OK);
+                }
+                spec_check("TOT-43", apart(one.p, all.p), closeness(OTA_F64));
             }
-            spec_check("TOT-43", apart(one.p, two.p), closeness(OTA_F64));
             for (int e = 0; e < PAIRS; e++) moved += x.s[e] < -1e8 && one.p[e] > 0.01;
         }
     }
