@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 try:  # first of all: every other file takes it for granted
     importlib.import_module("._native", __name__)
-except ImportError as error:
-    raise ImportError(f"otattn cannot load its compiled module: {error}; reinstall the package") from error
+except ImportError as _error:
+    raise ImportError(f"otattn cannot load its compiled module: {_error}; reinstall the package") from _error
 
 from . import _structs as _c
 from ._attention import attention

@@ -39,8 +39,10 @@ def _normalize(scores: Tensor, *words: Any) -> Tensor:
 
 
 def _by_library(recipe: Recipe, scores: Tensor) -> Tensor:
-    plan = None if scores.requires_grad else forward(recipe, scores)
-    return _of_dense(forward, recipe, scores) if plan is None else plan
+    plan: Tensor | None = None if scores.requires_grad else forward(recipe, scores)
+    if plan is None:
+        plan = _of_dense(forward, recipe, scores)
+    return plan
 
 
 def _of_dense(call: Any, recipe: Recipe, *tensors: Tensor) -> Any:
