@@ -305,7 +305,7 @@ def main() -> int:
     print(
         "\n".join(defects)
         if defects
-        else "sizes: files, folders, structs, functions, pages are within the plan"
+        else "sizes: files, folders, structs, functions and pages are within the plan"
     )
     return 1 if defects else 0
 

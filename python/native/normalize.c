@@ -58,7 +58,7 @@ static int read_shape(const array_memory *x, ota_normalization *problem) {
 
 static int is_short(const ota_normalization *problem) {
     const double rounds = problem->rounds > 0 ? (double)problem->rounds : 1.0;
-    return rounds * (double)(problem->count * problem->side * problem->side) < RELEASE_FROM;
+    return rounds * (double)(problem->count * problem->side * problem->side) < (double)RELEASE_FROM;
 }
 
 static ota_status normalize_unlocked(ota_normalization *problem, const void *scores, void *plan,

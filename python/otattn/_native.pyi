@@ -1,4 +1,4 @@
-"""Calls for which ctypes takes longer than the work (python/native/)."""
+"""Calls of the library that ctypes would make longer, or that Ctrl-C has to end (python/native/)."""
 
 from collections.abc import Callable
 from typing import Any, TypeAlias

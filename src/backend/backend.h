@@ -83,10 +83,10 @@ static inline void ota_put(const ota_array *a, int64_t batch, int64_t head, int6
 
 /* Where the weights of a row of an order above 2 begin (edge.h): beside them a potential of one double holds too little. */
 typedef struct ota_edge {
-    double at, weight,
-        delta; /* e, the least x that has weight; q there; what that lies above the threshold, scaled */
-    double sum; /* of the weights, mu up to rounding */
-    bool known; /* false: rows of other orders, and those whose caps leave none */
+    double at, weight; /* e, the least x that has weight, and q there */
+    double delta;      /* what e lies above the threshold, scaled */
+    double sum;        /* of the weights, mu up to rounding */
+    bool known;        /* false: rows of other orders, and those whose caps leave none */
 } ota_edge;
 
 typedef struct ota_row_parameters {

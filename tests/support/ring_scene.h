@@ -31,10 +31,9 @@ typedef struct cell {
     bool wide;          /* in f64 whatever the type */
     double rows;        /* relaxed by this; 0: exact */
     double temperature; /* 0: 0.8 */
-    double
-        grid; /* of queries and keys, so that scores have no rounding and many are equal; 0: none */
-    double cap; /* of every pair; 0: none */
-    bool caps;  /* or pair by pair */
+    double grid;        /* of queries and keys: scores have no rounding, many are equal; 0: none */
+    double cap;         /* of every pair; 0: none */
+    bool caps;          /* or pair by pair */
 } cell;
 
 /* Numbers of N rows, or of the rows of a rank. */
