@@ -40,9 +40,10 @@ def _normalize(scores: Tensor, *words: Any) -> Tensor:
 
 def _by_library(recipe: Recipe, scores: Tensor) -> Tensor:
     plan: Tensor | None = None if scores.requires_grad else forward(recipe, scores)
-    if plan is None:
-        plan = _of_dense(forward, recipe, scores)
-    return plan
+    if plan is not None:
+        return plan
+    dense: Tensor = _of_dense(forward, recipe, scores)
+    return dense
 
 
 def _of_dense(call: Any, recipe: Recipe, *tensors: Tensor) -> Any:
