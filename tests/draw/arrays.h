@@ -1,5 +1,4 @@
-/* arrays.h: how the elements of drawn arrays lie and what they are: digests (tests/dump/) and recipes (support/problems.h) lend
- * the memory, each its own, and store the numbers. Sees public headers alone. */
+/* arrays.h: how the elements of drawn arrays lie and what they are. Whoever draws lends the memory. Sees public headers alone. */
 #ifndef TESTS_DRAW_ARRAYS_H
 #define TESTS_DRAW_ARRAYS_H
 
@@ -7,6 +6,16 @@
 
 #include "otattn.h"
 #include "random.h"
+
+typedef struct array_shape {
+    ota_type type;
+    int64_t size[4]; /* batch, heads, rows, columns */
+} array_shape;
+
+static inline array_shape shape_of(ota_type type, int64_t batch, int64_t heads, int64_t rows,
+                                   int64_t columns) {
+    return (array_shape){type, {batch, heads, rows, columns}};
+}
 
 typedef enum layout {
     DENSE,

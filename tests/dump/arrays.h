@@ -3,7 +3,7 @@
 #ifndef TESTS_DUMP_ARRAYS_H
 #define TESTS_DUMP_ARRAYS_H
 
-#include "../draw/arrays.h"
+#include "../draw/draft.h"
 #include "digest.h"
 
 typedef struct dump_memory {
@@ -17,26 +17,14 @@ typedef struct dump_block {
     size_t bytes;
 } dump_block;
 
-typedef struct dump_shape {
-    ota_type type;
-    int64_t size[4];
-} dump_shape;
-
 /* `bytes` bytes of 0xff; `shift` moves the start off a boundary of 64 bytes. Ends the program when there is no
  * room: cases are drawn within it. */
 dump_block dump_lend(dump_memory *memory, size_t bytes, size_t shift);
 
 /* An array of this shape. `out`, when not NULL, takes its block, and makes it an output's layout. */
-ota_array dump_array(dump_memory *memory, dice *dice, const dump_shape *shape, layout layout,
+ota_array dump_array(dump_memory *memory, dice *dice, const array_shape *shape, layout layout,
                      dump_block *out);
 
-void dump_fill(const ota_array *array, dice *dice, rule rule, double parameter);
-void *dump_place(const ota_array *array, const int64_t at[4]);
-double dump_get(const ota_array *array, const int64_t at[4]);
-void dump_set(const ota_array *array, const int64_t at[4], double value);
-/* Walks the elements: the next index, false after the last. */
-bool dump_next(const ota_array *array, int64_t at[4]);
-bool dump_empty(const ota_array *array);
 /* Gives every NaN of a floating array the same bits. */
 void dump_same_nan(const ota_array *array);
 

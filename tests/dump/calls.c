@@ -51,15 +51,15 @@ static void note_status(run *r, ota_status status) {
 static void note_sums(run *r, const dump_output *o, uint64_t digest) {
     double sum = 0.0, size = 0.0;
     int64_t at[4] = {0}, finite = 0, all = 0;
-    const bool empty = dump_empty(&o->array);
+    const bool empty = has_no_elements(&o->array);
     do {
-        const double value = empty ? 0.0 : dump_get(&o->array, at);
+        const double value = empty ? 0.0 : element_get(&o->array, at);
         all++;
         if (!(value - value >= 0.0)) continue;
         finite++;
         sum += value;
         size += value < 0.0 ? -value : value;
-    } while (!empty && dump_next(&o->array, at));
+    } while (!empty && next_element(&o->array, at));
     (void)fprintf(r->explain,
                   "%-9s %-18s %016" PRIx64 " finite %" PRId64 " of %" PRId64
                   " sum %.17g absolute %.17g\n",

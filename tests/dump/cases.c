@@ -160,42 +160,53 @@ static void draw_sizes(dump_case *c, const cell *row) {
 
 /* ---- scores ------------------------------------------------------------------------------------------ */
 
-dump_shape dump_shape_of(ota_type type, int64_t batch, int64_t heads, int64_t rows,
-                         int64_t columns) {
-    return (dump_shape){type, {batch, heads, rows, columns}};
+static ota_array input(void *owner, const array_shape *shape, rule how, double parameter,
+                       bool own) {
+    dump_case *c = owner;
+    const layout lies = any_layout(&c->dice, 0.6, own ? OUTPUT_LAYOUTS : LAYOUTS);
+    const ota_array a = dump_array(c->memory, &c->dice, shape, lies, NULL);
+    fill_elements(&a, &c->dice, how, parameter);
+    return a;
 }
 
-ota_array dump_input(dump_case *c, const dump_shape *shape, rule rule, double parameter) {
-    const ota_array a =
-        dump_array(c->memory, &c->dice, shape, any_layout(&c->dice, 0.6, LAYOUTS), NULL);
-    dump_fill(&a, &c->dice, rule, parameter);
-    return a;
+ota_array dump_input(dump_case *c, const array_shape *shape, rule rule, double parameter) {
+    return input(c, shape, rule, parameter, false);
+}
+
+draft dump_draft(dump_case *c, ota_problem *problem) {
+    return (draft){.dice = &c->dice,
+                   .batch = c->batch,
+                   .heads = c->heads,
+                   .key_heads = c->key_heads,
+                   .queries = c->queries,
+                   .keys = c->keys,
+                   .width = c->width,
+                   .problem = problem,
+                   .terms = c->terms,
+                   .supports = c->supports,
+                   .input = input,
+                   .owner = c};
 }
 
 /* Puts a few NaN, infinities or numbers of +-1e4 among the elements. */
 static void poke(dump_case *c, const ota_array *a) {
     static const uint64_t words[] = {0x7ff8000000000000u, 0x7ff0000000000000u, 0xfff0000000000000u,
                                      0x40c3880000000000u, 0xc0c3880000000000u};
-    if (dump_empty(a)) return;
+    if (has_no_elements(a)) return;
     for (int64_t k = between(&c->dice, 1, 3); k > 0; k--) {
         int64_t at[4];
         double value;
         for (int q = 0; q < 4; q++) at[q] = below(&c->dice, a->size[q]);
         memcpy(&value, &words[below(&c->dice, 5)], sizeof value);
-        dump_set(a, at, value);
+        element_set(a, at, value);
     }
 }
 
 void dump_draw_scores(dump_case *c, ota_problem *p, bool matrix) {
-    if (matrix) {
-        const dump_shape shape = dump_shape_of(c->type, c->batch, c->heads, c->queries, c->keys);
-        p->scores = dump_input(c, &shape, c->rule, c->spread);
-    } else {
-        const dump_shape queries = dump_shape_of(c->type, c->batch, c->heads, c->queries, c->width);
-        const dump_shape keys = dump_shape_of(c->type, c->batch, c->key_heads, c->keys, c->width);
-        p->queries = dump_input(c, &queries, c->rule, c->spread);
-        p->keys = dump_input(c, &keys, c->rule, c->rule == NORMAL ? 1.0 : c->spread);
-    }
+    const draft to = dump_draft(c, p);
+    const score_wish wish = {c->type, matrix, c->rule, c->spread,
+                             c->rule == NORMAL ? 1.0 : c->spread};
+    draft_scores(&to, &wish);
     if (!c->extreme) return;
     poke(c, matrix ? &p->scores : chance(&c->dice, 0.5) ? &p->queries : &p->keys);
 }
@@ -229,8 +240,7 @@ static void draw_contents(dump_case *c) {
     if (chance(d, 0.02)) p->temperature = ONE_OF(d, 1e-3, 1e-2, 100.0);
     if (c->kind == DUMP_LEAD) p->temperature = ONE_OF(d, 0.3, 0.5, 1.0);
     if (chance(d, 0.08)) {
-        const dump_shape shape =
-            dump_shape_of(chance(d, 0.6) ? OTA_F64 : OTA_F32, 1, 1, 1, c->heads);
+        const array_shape shape = shape_of(chance(d, 0.6) ? OTA_F64 : OTA_F32, 1, 1, 1, c->heads);
         p->temperature = 0.0;
         p->temperatures = dump_input(c, &shape, MASS, 1.0);
     }
@@ -238,70 +248,52 @@ static void draw_contents(dump_case *c) {
 
 /* ---- supports ---------------------------------------------------------------------------------------- */
 
-static void draw_block_sizes(dump_case *c, ota_array *array) {
-    const dump_shape shape = dump_shape_of(OTA_I64, 1, 1, 1, 4);
-    *array = dump_input(c, &shape, ALL_OF, 0.0);
-    int64_t left = c->queries > c->keys ? c->queries : c->keys;
-    for (int64_t k = 0; k < 4; k++) {
-        const int64_t size = k == 3 ? left : below(&c->dice, left + 1);
-        dump_set(array, (const int64_t[4]){0, 0, 0, k}, (double)size);
-        left -= size;
-    }
-}
-
-static void draw_support(dump_case *c, ota_support *s) {
+static void draw_support(dump_case *c) {
     static const double weights[] = {0.0, 26.0, 14.0, 8.0, 10.0, 10.0, 18.0, 14.0};
     dice *d = &c->dice;
     const int64_t batch = one_or(d, c->batch), heads = one_or(d, c->heads);
-    dump_shape shape = dump_shape_of(OTA_BOOL, batch, heads, c->queries, c->keys);
-    s->kind = (ota_support_kind)weighted(d, weights, 8);
+    array_shape pairs = shape_of(OTA_BOOL, batch, heads, c->queries, c->keys);
+    support_wish wish = {.kind = (ota_support_kind)weighted(d, weights, 8)};
     const bool strict =
         c->problem.columns == OTA_COLUMNS_EXACT || c->problem.columns == OTA_COLUMNS_PREFIX;
-    switch (s->kind) {
+    wish.parameter = strict ? 0.9 : 0.75;
+    switch (wish.kind) {
     case OTA_SUPPORT_WINDOW:
-        s->left = chance(d, 0.2) ? -1 : between(d, strict ? 3 : 0, 12);
-        s->right = chance(d, 0.4) ? -1 : between(d, strict ? 3 : 0, 6);
+        wish.left = chance(d, 0.2) ? -1 : between(d, strict ? 3 : 0, 12);
+        wish.right = chance(d, 0.4) ? -1 : between(d, strict ? 3 : 0, 6);
         break;
-    case OTA_SUPPORT_STRIDED: s->left = between(d, 1, 4); break;
+    case OTA_SUPPORT_STRIDED: wish.left = between(d, 1, 4); break;
     case OTA_SUPPORT_BLOCK:
-        if (chance(d, 0.5))
-            draw_block_sizes(c, &s->array);
-        else
-            s->left = between(d, 1, 20);
+        if (!chance(d, 0.5)) wish.left = between(d, 1, 20);
         break;
-    case OTA_SUPPORT_LENGTHS:
-        shape = dump_shape_of(OTA_I64, 1, 1, 1, c->batch);
-        s->array = dump_input(c, &shape, ALL_OF, 0.0);
-        for (int64_t b = 0; b < c->batch; b++)
-            dump_set(&s->array, (const int64_t[4]){0, 0, 0, b},
-                     (double)(c->keys - below(d, c->keys / 2 + 1)));
-        break;
+    case OTA_SUPPORT_LENGTHS: break;
     case OTA_SUPPORT_BOOLEAN:
-        if (chance(d, 0.25)) shape.size[2] = 1;
-        if (chance(d, 0.2)) shape.size[3] = 1;
-        s->array = dump_input(c, &shape, COIN, strict ? 0.9 : 0.75);
+        if (chance(d, 0.25)) pairs.size[2] = 1;
+        if (chance(d, 0.2)) pairs.size[3] = 1;
+        wish.pairs = pairs, wish.how = COIN;
         break;
     case OTA_SUPPORT_ADDITIVE:
-        shape.type = chance(d, 0.5) ? c->type : (ota_type)between(d, OTA_F64, OTA_F16);
-        if (chance(d, 0.2)) shape.size[2] = 1;
-        s->array = dump_input(c, &shape, SHUT, strict ? 0.9 : 0.75);
+        pairs.type = chance(d, 0.5) ? c->type : (ota_type)between(d, OTA_F64, OTA_F16);
+        if (chance(d, 0.2)) pairs.size[2] = 1;
+        wish.pairs = pairs, wish.how = SHUT;
         break;
     case OTA_SUPPORT_CAUSAL:
-    default: s->kind = OTA_SUPPORT_CAUSAL; break;
+    default: wish.kind = OTA_SUPPORT_CAUSAL; break;
     }
+    const draft to = dump_draft(c, &c->problem);
+    draft_support(&to, &wish);
 }
 
 static void draw_supports(dump_case *c) {
     dice *d = &c->dice;
     ota_problem *p = &c->problem;
     const bool strict = p->columns == OTA_COLUMNS_EXACT || p->columns == OTA_COLUMNS_PREFIX;
-    p->supports = c->supports;
     p->corner = chance(d, 0.5) ? OTA_TOP_LEFT : OTA_BOTTOM_RIGHT;
     if (chance(d, 0.03)) p->corner = OTA_CORNER_UNSET;
     if (!chance(d, c->kind == DUMP_LEAD ? 0.1 : strict ? 0.25 : 0.5)) return;
     int64_t count = chance(d, 0.75) ? 1 : between(d, 2, 3);
     if (strict) count = 1;
-    for (; count > 0; count--) draw_support(c, &c->supports[p->support_count++]);
+    for (; count > 0; count--) draw_support(c);
 }
 
 /* ---- terms ------------------------------------------------------------------------------------------- */
@@ -312,47 +304,45 @@ static void draw_term(dump_case *c, ota_term_kind kind) {
     for (int64_t k = 0; k < p->term_count; k++) {
         if (c->terms[k].kind == kind && kind != OTA_TERM_DENSE) return;
     }
-    ota_term *t = &c->terms[p->term_count++];
+    const draft to = dump_draft(c, p);
     const ota_type type = chance(d, 0.5) ? c->type : (ota_type)between(d, OTA_F64, OTA_F16);
-    const int64_t line = c->queries + c->keys > 0 ? c->queries + c->keys - 1 : 0;
-    dump_shape shape = dump_shape_of(type, 1, 1, 1, c->heads);
-    t->kind = kind;
+    const array_shape heads = shape_of(OTA_F64, 1, 1, 1, c->heads);
+    term_wish wish = {.kind = kind, .how = NORMAL, .parameter = 1.0};
     switch (kind) {
     case OTA_TERM_DENSE:
-        shape.size[0] = one_or(d, c->batch);
-        shape.size[1] = one_or(d, c->heads);
-        shape.size[2] = chance(d, 0.25) ? 1 : c->queries;
-        shape.size[3] = chance(d, 0.15) ? 1 : c->keys;
-        t->array = dump_input(c, &shape, chance(d, 0.1) ? SHUT : NORMAL, 0.9);
+        wish.array.type = type;
+        wish.array.size[0] = one_or(d, c->batch);
+        wish.array.size[1] = one_or(d, c->heads);
+        wish.array.size[2] = chance(d, 0.25) ? 1 : c->queries;
+        wish.array.size[3] = chance(d, 0.15) ? 1 : c->keys;
+        wish.how = chance(d, 0.1) ? SHUT : NORMAL;
+        wish.parameter = 0.9;
         break;
     case OTA_TERM_ALIBI:
-        shape.type = OTA_F64;
         if (chance(d, 0.5))
-            t->array = dump_input(c, &shape, SHARE, 0.5);
+            wish.array = heads, wish.how = SHARE, wish.parameter = 0.5;
         else
-            t->value = 0.25;
+            wish.value = 0.25;
         break;
     case OTA_TERM_RELATIVE:
     case OTA_TERM_RELATIVE_INSIDE:
-        shape = dump_shape_of(type, 1, one_or(d, c->heads), 1, line);
-        t->array = dump_input(c, &shape, NORMAL, 1.0);
+        wish.array = shape_of(type, 1, one_or(d, c->heads), 1, draft_differences(&to));
         break;
-    case OTA_TERM_SOFTCAP: t->value = ONE_OF(d, 1.5, 5.0, 30.0); break;
+    case OTA_TERM_SOFTCAP: wish.value = ONE_OF(d, 1.5, 5.0, 30.0); break;
     case OTA_TERM_SINK:
         c->sink = true;
-        shape.type = OTA_F32;
         if (chance(d, 0.5))
-            t->array = dump_input(c, &shape, NORMAL, 1.0);
+            wish.array = heads, wish.array.type = OTA_F32;
         else
-            t->value = 0.5;
+            wish.value = 0.5;
         break;
     default: break;
     }
+    draft_term(&to, &wish);
 }
 
 static void draw_terms(dump_case *c) {
     dice *d = &c->dice;
-    c->problem.terms = c->terms;
     if (c->kind == DUMP_LEAD || !chance(d, 0.45)) return;
     for (int64_t count = chance(d, 0.7) ? 1 : between(d, 2, 4); count > 0; count--) {
         const ota_term_kind kind = (ota_term_kind)between(d, OTA_TERM_DENSE, OTA_TERM_SINK);

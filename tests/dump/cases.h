@@ -98,9 +98,9 @@ void dump_draw_arrays(dump_case *c);
 void dump_recipe(const dump_case *c, char *text, size_t text_size);
 
 /* An input of this type and shape, by chance of any layout. */
-ota_array dump_input(dump_case *c, const dump_shape *shape, rule rule, double parameter);
-dump_shape dump_shape_of(ota_type type, int64_t batch, int64_t heads, int64_t rows,
-                         int64_t columns);
+ota_array dump_input(dump_case *c, const array_shape *shape, rule rule, double parameter);
+/* The case for the generator. */
+draft dump_draft(dump_case *c, ota_problem *problem);
 /* Is the plan solved to a tolerance, with coupled columns? */
 bool dump_to_tolerance(const dump_case *c);
 

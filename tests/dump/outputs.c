@@ -2,7 +2,8 @@
  * is asked for, but for a few cases that are refused. */
 #include "cases.h"
 
-static ota_array wanted(dump_case *c, dump_outputs *to, const char *name, const dump_shape *shape) {
+static ota_array wanted(dump_case *c, dump_outputs *to, const char *name,
+                        const array_shape *shape) {
     dump_output *o = &to->list[to->count++];
     o->name = name;
     o->array = dump_array(c->memory, &c->dice, shape, any_layout(&c->dice, 0.65, OUTPUT_LAYOUTS),
@@ -37,12 +38,12 @@ static void draw_forward(dump_case *c) {
     a->size = sizeof *a;
     const bool values = chance(d, what == SOME ? 0.8 : 0.97);
     if (values) {
-        const dump_shape shape = dump_shape_of(c->type, b, c->key_heads, m, c->values_width);
+        const array_shape shape = shape_of(c->type, b, c->key_heads, m, c->values_width);
         a->values = dump_input(c, &shape, c->rule == WHOLE ? WHOLE : NORMAL, 2.0);
-        const dump_shape out = dump_shape_of(any_type(c), b, h, n, c->values_width);
+        const array_shape out = shape_of(any_type(c), b, h, n, c->values_width);
         if (what != SOME || chance(d, 0.8)) a->out = wanted(c, to, "out", &out);
     }
-    const dump_shape pairs = dump_shape_of(any_type(c), b, h, n, m);
+    const array_shape pairs = shape_of(any_type(c), b, h, n, m);
     const bool judged = (c->calls & DUMP_CERTIFY) != 0 && chance(d, 0.8);
     if (judged || wishes(c, what, 0.5)) a->coupling = wanted(c, to, "coupling", &pairs);
     const struct {
@@ -59,11 +60,11 @@ static void draw_forward(dump_case *c) {
                    {"sink", &a->sink, false, false}};
     for (size_t k = 0; k < sizeof vectors / sizeof vectors[0]; k++) {
         const ota_type type = vectors[k].always ? OTA_F64 : wide_type(c);
-        const dump_shape shape = dump_shape_of(type, b, h, 1, vectors[k].of_keys ? m : n);
+        const array_shape shape = shape_of(type, b, h, 1, vectors[k].of_keys ? m : n);
         if (vectors[k].always || wishes(c, what, 0.3))
             *vectors[k].array = wanted(c, to, vectors[k].name, &shape);
     }
-    const dump_shape of_keys = dump_shape_of(wide_type(c), b, h, 1, m);
+    const array_shape of_keys = shape_of(wide_type(c), b, h, 1, m);
     if (chance(d, dump_to_tolerance(c) ? 0.1 : 0.02)) {
         const bool capped = c->problem.columns == OTA_COLUMNS_CAPPED;
         a->start_potential = dump_input(c, &of_keys, capped ? SHARE : NORMAL, capped ? -0.5 : 0.5);
@@ -71,7 +72,7 @@ static void draw_forward(dump_case *c) {
     const bool online = c->problem.columns == OTA_COLUMNS_ONLINE;
     const bool decoded = (c->calls & DUMP_DECODE) != 0;
     if (online && (decoded || chance(d, differentiated ? 0.05 : 0.5))) {
-        const dump_shape wide = dump_shape_of(OTA_F64, b, h, 1, m);
+        const array_shape wide = shape_of(OTA_F64, b, h, 1, m);
         a->remaining = wanted(c, to, "remaining", &wide);
     }
     c->head_count = b * h;
@@ -112,7 +113,7 @@ typedef struct side {
 } side;
 
 static void take(const side *s, const char *name, ota_array *array, bool admitted,
-                 const dump_shape *shape) {
+                 const array_shape *shape) {
     dump_case *c = s->c;
     if (!admitted && !chance(&c->dice, 0.0005)) return;
     if (!chance(&c->dice, s->chance)) return;
@@ -127,16 +128,16 @@ static void take_terms(const side *s, ota_array *terms) {
     for (int64_t k = 0; k < c->problem.term_count; k++) {
         const ota_term *t = &c->terms[k];
         const bool given = t->array.type != OTA_NO_TYPE && t->kind != OTA_TERM_SOFTCAP;
-        dump_shape shape = dump_shape_of(any_type(c), 1, 1, 1, 1);
+        array_shape shape = shape_of(any_type(c), 1, 1, 1, 1);
         if (given) memcpy(shape.size, t->array.size, sizeof shape.size);
         take(s, "term", &terms[k], true, &shape);
     }
 }
 
-static dump_shape mass_shape(dump_case *c, int64_t length) {
+static array_shape mass_shape(dump_case *c, int64_t length) {
     const ota_type type = any_type(c);
     const int64_t batch = one_or(&c->dice, c->batch), heads = one_or(&c->dice, c->heads);
-    return dump_shape_of(type, batch, heads, 1, length);
+    return shape_of(type, batch, heads, 1, length);
 }
 
 static void draw_backward(dump_case *c) {
@@ -145,8 +146,8 @@ static void draw_backward(dump_case *c) {
     const admitted has = admits(c);
     const bool plain = chance(d, 0.35); /* queries, keys and values, or the matrix, alone */
     const int64_t b = c->batch, h = c->heads, n = c->queries, m = c->keys;
-    const dump_shape out = dump_shape_of(any_type(c), b, h, n, c->values_width);
-    const dump_shape pairs = dump_shape_of(any_type(c), b, h, n, m);
+    const array_shape out = shape_of(any_type(c), b, h, n, c->values_width);
+    const array_shape pairs = shape_of(any_type(c), b, h, n, m);
     g->size = sizeof *g;
     if (has.values && chance(d, 0.95)) g->out_grad = dump_input(c, &out, NORMAL, 1.0);
     if (!has.values || chance(d, plain ? 0.05 : 0.4))
@@ -154,14 +155,14 @@ static void draw_backward(dump_case *c) {
     g->solved = chance(d, 0.25) ? 1 : 0;
     const side first = {c, &c->backward, plain ? 1.0 : 0.8};
     const side rest = {c, &c->backward, plain ? 0.0 : 0.6};
-    const dump_shape queries = dump_shape_of(any_type(c), b, h, n, c->width);
-    const dump_shape keys = dump_shape_of(any_type(c), b, c->key_heads, m, c->width);
-    const dump_shape values = dump_shape_of(any_type(c), b, c->key_heads, m, c->values_width);
-    const dump_shape scores = dump_shape_of(any_type(c), b, h, n, m);
-    const dump_shape number = dump_shape_of(any_type(c), 1, 1, 1, 1);
+    const array_shape queries = shape_of(any_type(c), b, h, n, c->width);
+    const array_shape keys = shape_of(any_type(c), b, c->key_heads, m, c->width);
+    const array_shape values = shape_of(any_type(c), b, c->key_heads, m, c->values_width);
+    const array_shape scores = shape_of(any_type(c), b, h, n, m);
+    const array_shape number = shape_of(any_type(c), 1, 1, 1, 1);
     const int64_t temperatures = one_or(&c->dice, h);
-    const dump_shape heads = dump_shape_of(any_type(c), 1, 1, 1, temperatures);
-    const dump_shape of_queries = mass_shape(c, n), of_keys = mass_shape(c, m);
+    const array_shape heads = shape_of(any_type(c), 1, 1, 1, temperatures);
+    const array_shape of_queries = mass_shape(c, n), of_keys = mass_shape(c, m);
     take(&first, "d queries", &g->queries, !has.matrix, &queries);
     take(&first, "d keys", &g->keys, !has.matrix, &keys);
     take(&first, "d values", &g->values, has.values, &values);
@@ -187,15 +188,15 @@ static void draw_jvp(dump_case *c) {
     const admitted has = admits(c);
     const int64_t b = c->batch, h = c->heads, n = c->queries, m = c->keys;
     const side most = {c, NULL, 0.6}, few = {c, NULL, 0.3}, rare = {c, NULL, 0.12};
-    const dump_shape pairs = dump_shape_of(any_type(c), b, h, n, m);
-    const dump_shape out = dump_shape_of(any_type(c), b, h, n, c->values_width);
-    const dump_shape queries = dump_shape_of(any_type(c), b, h, n, c->width);
-    const dump_shape keys = dump_shape_of(any_type(c), b, c->key_heads, m, c->width);
-    const dump_shape values = dump_shape_of(any_type(c), b, c->key_heads, m, c->values_width);
-    const dump_shape number = dump_shape_of(any_type(c), 1, 1, 1, 1);
+    const array_shape pairs = shape_of(any_type(c), b, h, n, m);
+    const array_shape out = shape_of(any_type(c), b, h, n, c->values_width);
+    const array_shape queries = shape_of(any_type(c), b, h, n, c->width);
+    const array_shape keys = shape_of(any_type(c), b, c->key_heads, m, c->width);
+    const array_shape values = shape_of(any_type(c), b, c->key_heads, m, c->values_width);
+    const array_shape number = shape_of(any_type(c), 1, 1, 1, 1);
     const int64_t temperatures = one_or(&c->dice, h);
-    const dump_shape heads = dump_shape_of(any_type(c), 1, 1, 1, temperatures);
-    const dump_shape of_queries = mass_shape(c, n), of_keys = mass_shape(c, m);
+    const array_shape heads = shape_of(any_type(c), 1, 1, 1, temperatures);
+    const array_shape of_queries = mass_shape(c, n), of_keys = mass_shape(c, m);
     t->size = sizeof *t;
     take(&most, "scores", &t->scores, true, &pairs);
     take(&most, "queries", &t->queries, !has.matrix, &queries);
@@ -225,7 +226,7 @@ void dump_draw_arrays(dump_case *c) {
     if ((c->calls & DUMP_JVP) != 0) draw_jvp(c);
     if ((c->calls & DUMP_ROPE) == 0) return;
     const int64_t rows = between(&c->dice, 0, 9), pairs = between(&c->dice, 0, 20);
-    const dump_shape shape = dump_shape_of(c->type, c->batch, 2, rows, 2 * pairs);
+    const array_shape shape = shape_of(c->type, c->batch, 2, rows, 2 * pairs);
     const ota_array rope = wanted(c, &c->rope, "rope", &shape);
-    dump_fill(&rope, &c->dice, NORMAL, 1.0);
+    fill_elements(&rope, &c->dice, NORMAL, 1.0);
 }

@@ -6,33 +6,10 @@
 
 /* ---- masses ------------------------------------------------------------------------------------------ */
 
-static double total_of(const ota_array *a, int64_t count, const int64_t head[4]) {
-    if (a->type == OTA_NO_TYPE) return (double)count;
-    double total = 0.0;
-    for (int64_t k = 0; k < count; k++)
-        total += dump_get(a, (const int64_t[4]){head[0], head[1], 0, k});
-    return total;
-}
-
-/* Makes the totals of `a`, one a head, `share` of those of `other`. */
-static void match_totals(const ota_array *a, const ota_array *other, int64_t other_count,
-                         double share) {
-    for (int64_t b = 0; b < a->size[0]; b++) {
-        for (int64_t h = 0; h < a->size[1]; h++) {
-            const int64_t head[4] = {b, h, 0, 0};
-            const double total = total_of(a, a->size[3], head);
-            const double want = total_of(other, other_count, head) * share;
-            for (int64_t k = 0; k < a->size[3] && total > 0.0; k++) {
-                const int64_t at[4] = {b, h, 0, k};
-                dump_set(a, at, dump_get(a, at) / total * want);
-            }
-        }
-    }
-}
-
 void dump_draw_masses(dump_case *c) {
     dice *d = &c->dice;
     ota_problem *p = &c->problem;
+    const draft to = dump_draft(c, p);
     const bool transposed = p->axis == OTA_AXIS_COLUMNS;
     const bool governs = p->columns != OTA_COLUMNS_FREE && p->columns != OTA_COLUMNS_PREFIX;
     const int64_t batch = one_or(d, c->batch);
@@ -44,21 +21,20 @@ void dump_draw_masses(dump_case *c) {
     const bool exact = p->columns == OTA_COLUMNS_EXACT;
     const rule rule = chance(d, 0.25) ? MASS_OR_0 : MASS;
     if (chance(d, 0.3)) {
-        const dump_shape shape =
-            dump_shape_of(chance(d, 0.7) ? OTA_F64 : OTA_F32, batch, heads, 1, other_count);
+        const array_shape shape =
+            shape_of(chance(d, 0.7) ? OTA_F64 : OTA_F32, batch, heads, 1, other_count);
         *other = dump_input(c, &shape, rule, 2.0);
     }
     if (governs && (chance(d, 0.35) || (exact && (transposed || c->sink)))) {
         const bool wide = exact || chance(d, 0.6);
-        const dump_shape shape =
-            dump_shape_of(wide ? OTA_F64 : OTA_F32, batch, heads, 1, governed_count);
+        const array_shape shape =
+            shape_of(wide ? OTA_F64 : OTA_F32, batch, heads, 1, governed_count);
         /* Elements that share a place cannot be scaled one by one. */
-        *governed = dump_array(c->memory, d, &shape, any_layout(d, 0.6, OUTPUT_LAYOUTS), NULL);
-        dump_fill(governed, d, rule, 1.0);
+        *governed = to.input(c, &shape, rule, 1.0, true);
         if (exact || p->columns == OTA_COLUMNS_BOUNDED)
-            match_totals(governed, other, other_count, c->sink ? 0.75 : 1.0);
+            match_masses(governed, other, other_count, c->sink ? 0.75 : 1.0);
     } else if (!governs && chance(d, 0.002)) {
-        const dump_shape shape = dump_shape_of(OTA_F64, batch, heads, 1, governed_count);
+        const array_shape shape = shape_of(OTA_F64, batch, heads, 1, governed_count);
         *governed = dump_input(c, &shape, MASS, 1.0); /* refused */
     }
     if (p->columns != OTA_COLUMNS_CAPPED && p->columns != OTA_COLUMNS_ONLINE) return;
@@ -66,8 +42,8 @@ void dump_draw_masses(dump_case *c) {
     for (int64_t b = 0; b < batch; b++) {
         for (int64_t h = 0; h < heads; h++) {
             const int64_t head[4] = {b, h, 0, 0};
-            const double room = total_of(governed, governed_count, head);
-            const double want = total_of(other, other_count, head);
+            const double room = mass_total(governed, governed_count, head);
+            const double want = mass_total(other, other_count, head);
             if (room > 0.0 && want / room > need) need = want / room;
         }
     }
@@ -154,8 +130,7 @@ void dump_draw_options(dump_case *c) {
     }
     if (c->kind != DUMP_LEAD || chance(d, 0.2)) o->solver = draw_solver(c);
     if (p->columns == OTA_COLUMNS_ELASTIC && p->axis == OTA_AXIS_ROWS && chance(d, 0.2)) {
-        const dump_shape shape =
-            dump_shape_of(chance(d, 0.6) ? OTA_F64 : OTA_F32, 1, 1, 1, c->keys);
+        const array_shape shape = shape_of(chance(d, 0.6) ? OTA_F64 : OTA_F32, 1, 1, 1, c->keys);
         c->problem.lambdas = dump_input(c, &shape, SHARE, 1.5);
     }
     if (chance(d, 0.1)) {

@@ -241,7 +241,7 @@ static void test_same_bits(void **state) {
 /* Asks for gradients by way of P, of which the loss makes nothing: those are reversed on scores. */
 static void set_up_with_plan(bench *t, const recipe *w) {
     set_up(t, w, OTA_F64, true);
-    fill_array(&t->want.coupling_grad, &t->d, NORMAL, 0.0);
+    fill_elements(&t->want.coupling_grad, &t->d, NORMAL, 0.0);
 }
 
 /* `terms` [count], where not NULL: the sums of the absolute terms of gradients that are one number, whose terms cancel. */

@@ -138,7 +138,7 @@ static double derive(ride *t) {
  * terms. */
 static double adjoint_gap(ride *t, uint64_t seed, int only, double *size) {
     bench *b = &t->b;
-    fill_array(&t->moved.scores, &b->d, NORMAL, only < 0 ? 1.0 : 0.0);
+    fill_elements(&t->moved.scores, &b->d, NORMAL, only < 0 ? 1.0 : 0.0);
     double theirs = inner_product(&b->want.scores, &t->moved.scores);
     *size = size_of_products(&b->want.scores, &t->moved.scores);
     for (int k = 0; k < b->count; k++) {
@@ -170,7 +170,7 @@ static double difference_gap(ride *t) {
     double *base[KNOBS], found = -1.0;
     uint64_t here = 0;
     (void)evaluate(b, &here);
-    fill_array(&t->moved.scores, &b->d, NORMAL, 0.0);
+    fill_elements(&t->moved.scores, &b->d, NORMAL, 0.0);
     for (int k = 0; k < b->count; k++) base[k] = keep(&b->knobs[k]);
     for (int attempt = 0; attempt < ATTEMPTS && found < 0.0; attempt++) {
         const double step = difference_step * pow(0.4, attempt);

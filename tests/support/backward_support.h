@@ -104,10 +104,10 @@ static inline void set_up(bench *t, const recipe *want, ota_type type, bool coup
     g->terms = t->terms;
     const int64_t b = w->batch, h = w->heads;
     g->out_grad = strided(&t->gradients, type, b, h, w->n, w->values_width, DENSE, false);
-    fill_array(&g->out_grad, &t->d, NORMAL, 1.0);
+    fill_elements(&g->out_grad, &t->d, NORMAL, 1.0);
     if (coupling) {
         g->coupling_grad = gradient_array(t, type, b, h, w->n, w->m);
-        fill_array(&g->coupling_grad, &t->d, NORMAL, 1.0);
+        fill_elements(&g->coupling_grad, &t->d, NORMAL, 1.0);
     }
     const bool exact = p->columns == OTA_COLUMNS_EXACT,
                caps = p->columns == OTA_COLUMNS_CAPPED || p->columns == OTA_COLUMNS_ONLINE;

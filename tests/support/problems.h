@@ -18,7 +18,7 @@
 #include <unistd.h>
 
 #include "problem/problem.h"
-#include "draw/arrays.h"
+#include "draw/draft.h"
 #include "reference/reference.h"
 
 /* ---- memory between guard pages ------------------------------------------------------------------ */
@@ -110,17 +110,6 @@ static inline ota_array strided(lender *l, ota_type type, int64_t b, int64_t h, 
     return a;
 }
 
-static inline void fill_array(const ota_array *a, dice *d, rule how, double parameter) {
-    for (int64_t b = 0; b < a->size[0]; b++) {
-        for (int64_t h = 0; h < a->size[1]; h++) {
-            for (int64_t r = 0; r < a->size[2]; r++) {
-                for (int64_t c = 0; c < a->size[3]; c++)
-                    ota_array_set(a, b, h, r, c, draw_number(d, a->type, how, parameter));
-            }
-        }
-    }
-}
-
 /* ---- recipes ------------------------------------------------------------------------------------- */
 
 typedef enum mask {
@@ -174,6 +163,7 @@ typedef struct recipe {
 
 typedef struct drawn {
     recipe want;
+    dice dice;
     lender memory;
     ota_problem problem;
     ota_options options;
@@ -185,146 +175,160 @@ typedef struct drawn {
     ota_status status, exact_status;
 } drawn;
 
-static inline layout layout_of(const recipe *w, dice *d, int64_t count) {
-    return any_layout(d, w->dense_arrays ? 1.0 : 0.15, count);
-}
-
-static inline ota_array input(drawn *x, dice *d, ota_type type, int64_t b, int64_t h, int64_t r,
-                              int64_t c, rule how, double parameter) {
-    const ota_array a = strided(&x->memory, type, b, h, r, c,
-                                layout_of(&x->want, d, TIELESS_LAYOUTS), below(d, 2) == 0);
-    fill_array(&a, d, how, parameter);
+/* An input of the generator, in memory of its own that begins or ends at a page nobody may touch. */
+static inline ota_array guarded(void *owner, const array_shape *shape, rule how, double parameter,
+                                bool own) {
+    drawn *x = owner;
+    const int64_t *size = shape->size;
+    layout lies = BACKWARDS;
+    if (!own) lies = any_layout(&x->dice, x->want.dense_arrays ? 1.0 : 0.15, TIELESS_LAYOUTS);
+    const bool at_start = !own && how != ALL_OF && below(&x->dice, 2) == 0;
+    const ota_array a =
+        strided(&x->memory, shape->type, size[0], size[1], size[2], size[3], lies, at_start);
+    fill_elements(&a, &x->dice, how, parameter);
     return a;
 }
 
+static inline draft draft_of(drawn *x) {
+    const recipe *w = &x->want;
+    return (draft){.dice = &x->dice,
+                   .batch = w->batch,
+                   .heads = w->heads,
+                   .key_heads = w->key_heads,
+                   .queries = w->n,
+                   .keys = w->m,
+                   .width = w->width,
+                   .problem = &x->problem,
+                   .terms = x->terms,
+                   .supports = x->supports,
+                   .input = guarded,
+                   .owner = x};
+}
+
+static inline ota_array input(drawn *x, array_shape shape, rule how, double parameter) {
+    return guarded(x, &shape, how, parameter, false);
+}
+
+/* A support of the caller's own. */
 static inline void add_support(drawn *x, ota_support_kind kind, ota_array array, int64_t left,
                                int64_t right) {
     x->supports[x->problem.support_count++] = (ota_support){kind, array, left, right};
 }
 
-static inline void add_term(drawn *x, ota_term_kind kind, ota_array array, double value) {
-    x->terms[x->problem.term_count++] = (ota_term){kind, array, value};
+static inline void put_mask(drawn *x, ota_support_kind kind, int64_t left, int64_t right) {
+    const draft to = draft_of(x);
+    draft_support(&to, &(support_wish){.kind = kind, .left = left, .right = right});
 }
 
-static inline void draw_mask(drawn *x, dice *d) {
+static inline void put_boolean(drawn *x, array_shape pairs, double open) {
+    const draft to = draft_of(x);
+    pairs.type = OTA_BOOL;
+    draft_support(&to,
+                  &(support_wish){
+                      .kind = OTA_SUPPORT_BOOLEAN, .pairs = pairs, .how = COIN, .parameter = open});
+}
+
+static inline void put_additive(drawn *x, array_shape pairs, double open) {
+    const draft to = draft_of(x);
+    const bool whole = x->want.whole_numbers;
+    draft_support(&to, &(support_wish){.kind = OTA_SUPPORT_ADDITIVE,
+                                       .pairs = pairs,
+                                       .how = whole ? WHOLE : SHUT,
+                                       .parameter = whole ? 2.0 : open});
+}
+
+static inline void draw_mask(drawn *x) {
     const recipe *w = &x->want;
-    const ota_array none = {0};
+    dice *d = &x->dice;
+    const int64_t n = w->n, m = w->m, h = w->heads;
+    int64_t left;
     x->problem.corner = below(d, 2) == 0 ? OTA_TOP_LEFT : OTA_BOTTOM_RIGHT;
     switch (w->mask) {
     case CAUSAL_TOP_LEFT:
-        x->problem.corner = OTA_TOP_LEFT;
-        add_support(x, OTA_SUPPORT_CAUSAL, none, 0, 0);
-        break;
     case CAUSAL_BOTTOM_RIGHT:
-        x->problem.corner = OTA_BOTTOM_RIGHT;
-        add_support(x, OTA_SUPPORT_CAUSAL, none, 0, 0);
+        x->problem.corner = w->mask == CAUSAL_TOP_LEFT ? OTA_TOP_LEFT : OTA_BOTTOM_RIGHT;
+        put_mask(x, OTA_SUPPORT_CAUSAL, 0, 0);
         break;
-    case WINDOW: add_support(x, OTA_SUPPORT_WINDOW, none, below(d, 5), below(d, 5)); break;
+    case WINDOW:
+        left = below(d, 5);
+        put_mask(x, OTA_SUPPORT_WINDOW, left, below(d, 5));
+        break;
     case WINDOW_OPEN:
-        add_support(x, OTA_SUPPORT_WINDOW, none, below(d, 2) == 0 ? -1 : below(d, 9), -1);
+        left = below(d, 2) == 0 ? -1 : below(d, 9);
+        put_mask(x, OTA_SUPPORT_WINDOW, left, -1);
         break;
-    case STRIDED: add_support(x, OTA_SUPPORT_STRIDED, none, 1 + below(d, 4), 0); break;
-    case BLOCK_WIDTH: add_support(x, OTA_SUPPORT_BLOCK, none, 1 + below(d, 20), 0); break;
-    case BLOCK_LIST: {
-        const int64_t positions = w->n > w->m ? w->n : w->m;
-        const ota_array sizes =
-            strided(&x->memory, OTA_I64, 1, 1, 1, 4, layout_of(w, d, TIELESS_LAYOUTS), false);
-        int64_t left = positions;
-        for (int64_t k = 0; k < 4; k++) {
-            const int64_t size = k == 3 ? left : below(d, left + 1);
-            *((int64_t *)sizes.data + k * sizes.stride[3]) = size;
-            left -= size;
-        }
-        add_support(x, OTA_SUPPORT_BLOCK, sizes, 0, 0);
-        break;
-    }
-    case LENGTHS: {
-        const ota_array lengths =
-            ota_array_of(lend(&x->memory, (size_t)w->batch * sizeof(int64_t), false), OTA_I64, 1, 1,
-                         1, w->batch);
-        for (int64_t b = 0; b < w->batch; b++)
-            ((int64_t *)lengths.data)[b] = w->m - below(d, w->m / 2 + 1);
-        add_support(x, OTA_SUPPORT_LENGTHS, lengths, 0, 0);
-        break;
-    }
-    case BOOLEAN:
-        add_support(x, OTA_SUPPORT_BOOLEAN,
-                    input(x, d, OTA_BOOL, w->batch, w->heads, w->n, w->m, COIN, 0.7), 0, 0);
-        break;
-    case BOOLEAN_KEYS:
-        add_support(x, OTA_SUPPORT_BOOLEAN, input(x, d, OTA_BOOL, w->batch, 1, 1, w->m, COIN, 0.7),
-                    0, 0);
-        break;
-    case BOOLEAN_ROWS:
-        add_support(x, OTA_SUPPORT_BOOLEAN, input(x, d, OTA_BOOL, 1, w->heads, w->n, 1, COIN, 0.8),
-                    0, 0);
-        break;
-    case ADDITIVE:
-        add_support(x, OTA_SUPPORT_ADDITIVE,
-                    input(x, d, w->type, 1, w->heads, w->n, w->m, w->whole_numbers ? WHOLE : SHUT,
-                          w->whole_numbers ? 2.0 : 0.7),
-                    0, 0);
-        break;
+    case STRIDED: put_mask(x, OTA_SUPPORT_STRIDED, 1 + below(d, 4), 0); break;
+    case BLOCK_WIDTH: put_mask(x, OTA_SUPPORT_BLOCK, 1 + below(d, 20), 0); break;
+    case BLOCK_LIST: put_mask(x, OTA_SUPPORT_BLOCK, 0, 0); break;
+    case LENGTHS: put_mask(x, OTA_SUPPORT_LENGTHS, 0, 0); break;
+    case BOOLEAN: put_boolean(x, shape_of(OTA_BOOL, w->batch, h, n, m), 0.7); break;
+    case BOOLEAN_KEYS: put_boolean(x, shape_of(OTA_BOOL, w->batch, 1, 1, m), 0.7); break;
+    case BOOLEAN_ROWS: put_boolean(x, shape_of(OTA_BOOL, 1, h, n, 1), 0.8); break;
+    case ADDITIVE: put_additive(x, shape_of(w->type, 1, h, n, m), 0.7); break;
     case CAUSAL_WINDOW_STRIDED:
-        add_support(x, OTA_SUPPORT_STRIDED, none, 1 + below(d, 2), 0);
-        add_support(x, OTA_SUPPORT_CAUSAL, none, 0, 0);
-        add_support(x, OTA_SUPPORT_WINDOW, none, 12, 3);
+        put_mask(x, OTA_SUPPORT_STRIDED, 1 + below(d, 2), 0);
+        put_mask(x, OTA_SUPPORT_CAUSAL, 0, 0);
+        put_mask(x, OTA_SUPPORT_WINDOW, 12, 3);
         break;
     case BLOCK_BOOLEAN_ADDITIVE:
-        add_support(x, OTA_SUPPORT_BLOCK, none, 8 + below(d, 30), 0);
-        add_support(x, OTA_SUPPORT_BOOLEAN, input(x, d, OTA_BOOL, 1, w->heads, 1, w->m, COIN, 0.8),
-                    0, 0);
-        add_support(x, OTA_SUPPORT_ADDITIVE,
-                    input(x, d, OTA_F64, w->batch, 1, w->n, w->m, w->whole_numbers ? WHOLE : SHUT,
-                          w->whole_numbers ? 2.0 : 0.9),
-                    0, 0);
+        put_mask(x, OTA_SUPPORT_BLOCK, 8 + below(d, 30), 0);
+        put_boolean(x, shape_of(OTA_BOOL, 1, h, 1, m), 0.8);
+        put_additive(x, shape_of(OTA_F64, w->batch, 1, n, m), 0.9);
         break;
     case NO_MASK:
     default: break;
     }
 }
 
-static inline void draw_term(drawn *x, dice *d, added what) {
+static inline void put_term(drawn *x, ota_term_kind kind, array_shape array, rule how,
+                            double parameter) {
+    const draft to = draft_of(x);
+    draft_term(&to, &(term_wish){.kind = kind, .array = array, .how = how, .parameter = parameter});
+}
+
+static inline void put_value(drawn *x, ota_term_kind kind, double value) {
+    const draft to = draft_of(x);
+    draft_term(&to, &(term_wish){.kind = kind, .value = value});
+}
+
+static inline void draw_term(drawn *x, added what) {
     const recipe *w = &x->want;
-    const rule how = w->whole_numbers ? WHOLE : NORMAL;
-    const ota_array none = {0};
-    const int64_t line = w->n + w->m > 0 ? w->n + w->m - 1 : 0;
+    const draft to = draft_of(x);
+    const bool whole = w->whole_numbers;
+    const rule how = whole ? WHOLE : NORMAL;
+    const int64_t h = w->heads, line = draft_differences(&to);
     switch (what) {
     case BIAS:
-        add_term(x, OTA_TERM_DENSE, input(x, d, w->type, w->batch, 1, w->n, w->m, how, 1.0), 0.0);
+        put_term(x, OTA_TERM_DENSE, shape_of(w->type, w->batch, 1, w->n, w->m), how, 1.0);
         break;
     case BIAS_WIDE_SHUT:
-        add_term(x, OTA_TERM_DENSE,
-                 input(x, d, OTA_F64, 1, w->heads, w->n, w->m, w->whole_numbers ? WHOLE : SHUT,
-                       w->whole_numbers ? 3.0 : 0.9),
-                 0.0);
+        put_term(x, OTA_TERM_DENSE, shape_of(OTA_F64, 1, h, w->n, w->m), whole ? WHOLE : SHUT,
+                 whole ? 3.0 : 0.9);
         break;
-    case ALIBI: add_term(x, OTA_TERM_ALIBI, none, 0.25); break;
+    case ALIBI: put_value(x, OTA_TERM_ALIBI, 0.25); break;
     case ALIBI_SLOPES:
-        add_term(x, OTA_TERM_ALIBI, input(x, d, OTA_F64, 1, 1, 1, w->heads, WHOLE, 1.0), 0.0);
+        put_term(x, OTA_TERM_ALIBI, shape_of(OTA_F64, 1, 1, 1, h), WHOLE, 1.0);
         break;
     case RELATIVE:
-        add_term(x, OTA_TERM_RELATIVE, input(x, d, w->type, 1, w->heads, 1, line, how, 1.0), 0.0);
+        put_term(x, OTA_TERM_RELATIVE, shape_of(w->type, 1, h, 1, line), how, 1.0);
         break;
     case RELATIVE_INSIDE:
-        add_term(x, OTA_TERM_RELATIVE_INSIDE, input(x, d, OTA_F32, 1, 1, 1, line, how, 2.0), 0.0);
+        put_term(x, OTA_TERM_RELATIVE_INSIDE, shape_of(OTA_F32, 1, 1, 1, line), how, 2.0);
         break;
-    case SOFTCAP: add_term(x, OTA_TERM_SOFTCAP, none, 1.5); break;
-    case SINK: add_term(x, OTA_TERM_SINK, none, 0.5); break;
-    case SINK_HEADS:
-        add_term(x, OTA_TERM_SINK, input(x, d, OTA_F32, 1, 1, 1, w->heads, how, 1.0), 0.0);
-        break;
+    case SOFTCAP: put_value(x, OTA_TERM_SOFTCAP, 1.5); break;
+    case SINK: put_value(x, OTA_TERM_SINK, 0.5); break;
+    case SINK_HEADS: put_term(x, OTA_TERM_SINK, shape_of(OTA_F32, 1, 1, 1, h), how, 1.0); break;
     case TEMPERATURES:
         x->problem.temperature = 0.0;
-        x->problem.temperatures = input(x, d, OTA_F64, 1, 1, 1, w->heads, MASS, 1.0);
+        x->problem.temperatures = input(x, shape_of(OTA_F64, 1, 1, 1, h), MASS, 1.0);
         break;
     case EVERYTHING:
-        draw_term(x, d, BIAS);
-        draw_term(x, d, RELATIVE);
-        draw_term(x, d, ALIBI);
-        if (!w->whole_numbers) draw_term(x, d, SOFTCAP);
-        draw_term(x, d, RELATIVE_INSIDE);
-        draw_term(x, d, BIAS_WIDE_SHUT);
+        draw_term(x, BIAS);
+        draw_term(x, RELATIVE);
+        draw_term(x, ALIBI);
+        if (!whole) draw_term(x, SOFTCAP);
+        draw_term(x, RELATIVE_INSIDE);
+        draw_term(x, BIAS_WIDE_SHUT);
         break;
     case NOTHING:
     default: break;
@@ -332,36 +336,29 @@ static inline void draw_term(drawn *x, dice *d, added what) {
 }
 
 /* Column masses that can be met: a share of the rows' mass for every key, less where a sink stands by. */
-static inline void draw_masses(drawn *x, dice *d) {
+static inline void draw_masses(drawn *x) {
     const recipe *w = &x->want;
     ota_problem *p = &x->problem;
     const bool sink = w->added == SINK || w->added == SINK_HEADS;
-    if (w->row_mass) p->row_mass = input(x, d, OTA_F64, 1, w->heads, 1, w->n, MASS, 2.0);
+    array_shape keys = shape_of(OTA_F64, 1, w->heads, 1, w->m);
+    if (w->row_mass) p->row_mass = input(x, shape_of(OTA_F64, 1, w->heads, 1, w->n), MASS, 2.0);
     const bool exact = p->columns == OTA_COLUMNS_EXACT;
     if (!w->column_mass && !(exact && sink)) return;
     if (!exact && p->columns != OTA_COLUMNS_BOUNDED) {
-        p->column_mass = input(x, d, OTA_F32, 1, w->heads, 1, w->m, MASS, 1.0);
+        keys.type = OTA_F32;
+        p->column_mass = input(x, keys, MASS, 1.0);
         return;
     }
-    p->column_mass = strided(&x->memory, OTA_F64, 1, w->heads, 1, w->m, BACKWARDS, false);
-    fill_array(&p->column_mass, d, MASS, 1.0);
-    for (int64_t h = 0; h < w->heads; h++) {
-        double rows = 0.0, columns = 0.0;
-        for (int64_t i = 0; i < w->n; i++)
-            rows += w->row_mass ? ota_array_get(&p->row_mass, 0, h, 0, i) : 1.0;
-        for (int64_t j = 0; j < w->m; j++) columns += ota_array_get(&p->column_mass, 0, h, 0, j);
-        for (int64_t j = 0; j < w->m; j++) {
-            const double old = ota_array_get(&p->column_mass, 0, h, 0, j);
-            ota_array_set(&p->column_mass, 0, h, 0, j, old / columns * rows * (sink ? 0.75 : 1.0));
-        }
-    }
+    p->column_mass = guarded(x, &keys, MASS, 1.0, true);
+    match_masses(&p->column_mass, &p->row_mass, w->n, sink ? 0.75 : 1.0);
 }
 
-static inline ota_array output(drawn *x, dice *d, ota_type type, int64_t r, int64_t c) {
+static inline ota_array output(drawn *x, ota_type type, int64_t r, int64_t c) {
     const recipe *w = &x->want;
     const int before = x->memory.count;
-    const ota_array a = strided(&x->memory, type, w->batch, w->heads, r, c,
-                                layout_of(w, d, OUTPUT_LAYOUTS), below(d, 2) == 0);
+    const layout lies = any_layout(&x->dice, w->dense_arrays ? 1.0 : 0.15, OUTPUT_LAYOUTS);
+    const bool at_start = below(&x->dice, 2) == 0;
+    const ota_array a = strided(&x->memory, type, w->batch, w->heads, r, c, lies, at_start);
     for (int k = before; k < x->memory.count; k++) x->memory.loans[k].writable = true;
     return a;
 }
@@ -374,24 +371,24 @@ static inline ota_array exact_output(drawn *x, int64_t r, int64_t c) {
     return a;
 }
 
-static inline void draw_arrays(drawn *x, dice *d) {
+static inline void draw_arrays(drawn *x) {
     const recipe *w = &x->want;
     const int64_t n = w->n, m = w->m;
     ota_arrays *a = &x->arrays, *e = &x->exact;
     a->size = e->size = sizeof *a;
-    a->values = e->values = input(x, d, w->type, w->batch, w->key_heads, m, w->values_width,
+    a->values = e->values = input(x, shape_of(w->type, w->batch, w->key_heads, m, w->values_width),
                                   w->whole_numbers ? WHOLE : NORMAL, 2.0);
-    const ota_type narrow = below(d, 2) == 0 ? OTA_F64 : OTA_F32;
-    a->out = output(x, d, w->out_type, n, w->values_width);
-    a->coupling = output(x, d, OTA_F64, n, m);
-    a->row_potential = output(x, d, OTA_F64, 1, n);
-    a->column_potential = output(x, d, OTA_F64, 1, m);
-    a->lse = output(x, d, narrow, 1, n);
-    a->receiver = output(x, d, narrow, 1, m);
-    a->row_entropy = output(x, d, OTA_F64, 1, n);
-    a->row_support = output(x, d, OTA_F64, 1, n);
-    a->row_max = output(x, d, narrow, 1, n);
-    a->sink = output(x, d, OTA_F64, 1, n);
+    const ota_type narrow = below(&x->dice, 2) == 0 ? OTA_F64 : OTA_F32;
+    a->out = output(x, w->out_type, n, w->values_width);
+    a->coupling = output(x, OTA_F64, n, m);
+    a->row_potential = output(x, OTA_F64, 1, n);
+    a->column_potential = output(x, OTA_F64, 1, m);
+    a->lse = output(x, narrow, 1, n);
+    a->receiver = output(x, narrow, 1, m);
+    a->row_entropy = output(x, OTA_F64, 1, n);
+    a->row_support = output(x, OTA_F64, 1, n);
+    a->row_max = output(x, narrow, 1, n);
+    a->sink = output(x, OTA_F64, 1, n);
     e->out = exact_output(x, n, w->values_width);
     e->coupling = exact_output(x, n, m);
     e->row_potential = exact_output(x, 1, n);
@@ -409,7 +406,7 @@ static inline void draw_arrays(drawn *x, dice *d) {
     x->memory.loans[x->memory.count - 1].writable = true;
     if (w->warm)
         a->start_potential = e->start_potential =
-            input(x, d, OTA_F64, w->batch, w->heads, 1, m,
+            input(x, shape_of(OTA_F64, w->batch, w->heads, 1, m),
                   x->problem.columns == OTA_COLUMNS_CAPPED ? SHARE : NORMAL, -0.5);
 }
 
@@ -418,14 +415,14 @@ static inline void draw(drawn *x, const recipe *want) {
     memset(x, 0, sizeof *x);
     x->want = *want;
     const recipe *w = &x->want;
-    dice d = w->seed * 0x2545f4914f6cdd1du + 7u;
+    x->dice = w->seed * 0x2545f4914f6cdd1du + 7u;
     ota_problem *p = &x->problem;
     p->size = sizeof *p;
     x->options.size = sizeof x->options;
     x->result.size = x->exact_result.size = sizeof x->result;
     p->temperature = w->temperature;
     p->terms = x->terms;
-    p->supports = x->supports;
+    p->supports = x->supports; /* a test may add its own */
     p->cost = w->cost;
     p->axis = w->axis;
     p->start = w->start;
@@ -435,20 +432,21 @@ static inline void draw(drawn *x, const recipe *want) {
     x->options.threads = 1;
     assert_int_equal(ota_method_parse(w->method, p, &x->options, &x->error), OTA_OK);
     if (w->relaxed_rows) p->rows = OTA_ROWS_RELAXED, p->row_strength = 1.25;
-    const rule how = w->whole_numbers ? WHOLE : NORMAL;
-    if (w->matrix) {
-        p->scores = input(x, &d, w->type, w->batch, w->heads, w->n, w->m, how,
-                          w->whole_numbers ? 6.0 : w->spread);
-    } else {
-        const double spread = w->whole_numbers ? 2.0 : w->spread;
-        p->queries = input(x, &d, w->type, w->batch, w->heads, w->n, w->width, how, spread);
-        p->keys = input(x, &d, w->type, w->batch, w->key_heads, w->m, w->width, how, 1.0);
-        if (w->whole_numbers) p->scale = 0.5;
-    }
-    draw_mask(x, &d);
-    draw_term(x, &d, w->added);
-    draw_masses(x, &d);
-    draw_arrays(x, &d);
+    const bool whole = w->whole_numbers;
+    const score_wish scores = {.type = w->type,
+                               .matrix = w->matrix,
+                               .how = whole ? WHOLE : NORMAL,
+                               .spread = !whole      ? w->spread
+                                         : w->matrix ? 6.0
+                                                     : 2.0,
+                               .keys_spread = 1.0};
+    const draft to = draft_of(x);
+    draft_scores(&to, &scores);
+    if (whole && !w->matrix) p->scale = 0.5;
+    draw_mask(x);
+    draw_term(x, w->added);
+    draw_masses(x);
+    draw_arrays(x);
     guard_inputs(&x->memory);
 }
 
