@@ -1,7 +1,8 @@
 """Points of transformers models that run on otattn: captures, edits and patching by `otattn.Model`'s names.
 
 Queries, keys, values, scores, weights and mixed values pass through `otattn.hf.attention_forward`, which
-hands them to the module's `Tap`; the stream goes through hooks of torch on the blocks.
+hands them to the module's `Tap`; the stream, what blocks add to it and norms go through hooks of torch
+(`_hf_blocks`).
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from . import _hf_watch
+from . import _hf_blocks, _hf_watch
 from ._models.capture import chosen, layer_of, part_of, point_name
 from ._models.edits import KINDS, Edit, ranges_of
 from ._models.studies import Patching
@@ -55,11 +56,12 @@ class _Run:
     def wants(self, name: str) -> bool:
         return name in self.wanted or any(name in names for _, names in self.edits)
 
-    def pass_on(self, name: str, x: torch.Tensor) -> torch.Tensor:
-        """The tensor as edits leave it, which is what a capture holds."""
+    def pass_on(self, name: str, x: torch.Tensor, alike: bool = True) -> torch.Tensor:
+        """The tensor as edits leave it, which is what a capture holds; alike: rows of pairs see the same
+        keys."""
         for edit, names in self.edits:
             if name in names:
-                x = changed(edit, name, x)
+                x = changed(edit, name, x, alike)
         if name in self.wanted:
             if name in self.found:
                 raise RuntimeError(
@@ -86,6 +88,7 @@ class Tap:
     def __init__(self, run: _Run, layer: int, rotated: bool) -> None:
         self._run, self._layer = run, layer
         self._rotated = "rot_" if rotated else ""
+        self._alike = True
 
     def _name(self, word: str) -> str:
         return f"blocks.{self._layer}.attn.hook_{word}"
@@ -94,16 +97,21 @@ class Tap:
         return self._run.wants(self._name(word))
 
     def __call__(self, word: str, x: torch.Tensor) -> torch.Tensor:
-        return self._run.pass_on(self._name(word), x)
+        return self._run.pass_on(self._name(word), x, self._alike)
 
     def inputs(
-        self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor
+        self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, factor: float
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """Of (batch, heads, length, width); points have the tokens first."""
-        named = ((f"{self._rotated}q", query), (f"{self._rotated}k", key), ("v", value))
-        found = [
-            self(word, x.transpose(1, 2)).transpose(1, 2) if self.wants(word) else x for word, x in named
-        ]
+        """Of (batch, heads, length, width); points have the tokens first. factor: by which the module has
+        multiplied its queries already (OPT, BART)."""
+        named = ((f"{self._rotated}q", query, factor), (f"{self._rotated}k", key, 1.0), ("v", value, 1.0))
+        found = []
+        for word, x, by in named:
+            if self.wants(word):
+                plain = x.transpose(1, 2) / by if by != 1 else x.transpose(1, 2)
+                left = self(word, plain)
+                x = x if left is plain else (left * by if by != 1 else left).transpose(1, 2)
+            found.append(x)
         return found[0], found[1], found[2]
 
     def scores(
@@ -115,6 +123,8 @@ class Tap:
         bias: torch.Tensor | None,
     ) -> torch.Tensor | None:
         """The bias with what edits of the scores come to."""
+        if self.wants("attn_scores") or self.wants("pattern"):
+            self._alike = allowed is None or bool((allowed == allowed[..., :1, :]).all())
         if not self.wants("attn_scores"):
             return bias
         query, key = pair
@@ -155,8 +165,9 @@ def _places(name: str, given: Any, size: int, point: str) -> torch.Tensor:
     return torch.tensor(found)
 
 
-def changed(edit: Edit, point: str, x: torch.Tensor) -> torch.Tensor:
-    """The tensor of a point as the edit leaves it; gradients go through."""
+def changed(edit: Edit, point: str, x: torch.Tensor, alike: bool = True) -> torch.Tensor:
+    """The tensor of a point as the edit leaves it; gradients go through. alike: rows of weights see the same
+    keys."""
     pairs = part_of(point) in _PAIRS
     tokens, heads = (2, 1) if pairs else (1, 2 if x.dim() == 4 else None)
     mesh = []
@@ -174,8 +185,8 @@ def changed(edit: Edit, point: str, x: torch.Tensor) -> torch.Tensor:
     if edit.kind == "scale":
         return x.index_put(index, part * factor)
     if edit.kind == "mean":
-        if pairs:
-            raise ValueError(f"rows of {point} may see different keys, so they have no mean")
+        if pairs and not alike:
+            raise ValueError(f"rows of {point} see different keys, so they have no mean")
         return x.index_put(index, x.mean(tokens, keepdim=True).expand_as(x)[index])
     if edit.values is None:
         raise ValueError(f"{edit!r} has no values, which kind {shown(edit.kind)} wants")
@@ -202,9 +213,20 @@ def _blocks(model: torch.nn.Module) -> list[torch.nn.Module]:
     return found
 
 
-def _has_streams(model: torch.nn.Module) -> bool:
-    blocks = _blocks(model)
-    return len({id(block) for block in blocks}) == len(blocks) == len(_hf_watch.layers_of(model))
+def _layouts(model: torch.nn.Module) -> list[_hf_blocks.Layout]:
+    """Of each block, of models with one attention module a block."""
+    blocks, layers = _blocks(model), _hf_watch.layers_of(model)
+    if not len({id(block) for block in blocks}) == len(blocks) == len(layers):
+        return []
+    return [_hf_blocks.Layout(*pair) for pair in zip(blocks, layers, strict=True)]
+
+
+def _final(model: torch.nn.Module, layouts: list[_hf_blocks.Layout]) -> torch.nn.Module | None:
+    """The norm behind all blocks, of models with one list of them whose streams end in one."""
+    if not layouts or layouts[-1].form in ("", "post"):
+        return None
+    found = [_hf_blocks.final_norm(model, layout.block) for layout in layouts]
+    return found[0] if all(norm is found[0] for norm in found) else None
 
 
 def _rotates(model: torch.nn.Module) -> bool:
@@ -216,36 +238,26 @@ def points(model: torch.nn.Module) -> list[str]:
     rotated = "rot_" if _rotates(model) else ""
     attention = (f"{rotated}q", f"{rotated}k", "v", "attn_scores", "pattern", "z")
     words = [f"attn.hook_{word}" for word in attention]
-    if _has_streams(model):
-        words = ["hook_resid_pre", *words, "hook_resid_post"]
-    return [f"blocks.{layer}.{word}" for layer in range(len(_hf_watch.layers_of(model))) for word in words]
+    layouts = _layouts(model)
+    blocks = [layout.words(words) for layout in layouts] or len(_hf_watch.layers_of(model)) * [words]
+    last = _final(model, layouts)
+    names = [f"blocks.{layer}.{word}" for layer, block in enumerate(blocks) for word in block]
+    return names + (_hf_blocks.norm_words("ln_final", "ln_final.hook_normalized", last) if last else [])
 
 
 def _attach(model: torch.nn.Module) -> _Run:
     run = _Run()
-    rotated, streams = _rotates(model), _has_streams(model)
+    rotated, layouts = _rotates(model), _layouts(model)
     for layer, module in enumerate(_hf_watch.layers_of(model)):
         module.__dict__["_otattn_tap"] = Tap(run, layer, rotated)
     run.handles.append(model.register_forward_pre_hook(run.begin, with_kwargs=True))
-    for layer, block in enumerate(_blocks(model) if streams else ()):
-        run.handles += _stream_hooks(run, layer, block)
+    for layer, layout in enumerate(layouts):
+        run.handles += _hf_blocks.Streams(layout, layer, run.wants, run.pass_on).attach()
+    last = _final(model, layouts)
+    if last is not None:
+        names = "ln_final.hook_scale", "ln_final.hook_normalized"
+        run.handles.append(_hf_blocks.norm_hook(last, names, run.wants, run.pass_on))
     return run
-
-
-def _stream_hooks(run: _Run, layer: int, block: torch.nn.Module) -> list[Any]:
-    def before(_: Any, arguments: tuple[Any, ...], named: dict[str, Any]) -> Any:
-        name = f"blocks.{layer}.hook_resid_pre"
-        if arguments:
-            return (run.pass_on(name, arguments[0]), *arguments[1:]), named
-        return arguments, {**named, "hidden_states": run.pass_on(name, named["hidden_states"])}
-
-    def behind(_: Any, __: Any, out: Any) -> Any:
-        name = f"blocks.{layer}.hook_resid_post"
-        if isinstance(out, tuple):
-            return (run.pass_on(name, out[0]), *out[1:])
-        return run.pass_on(name, out)
-
-    return [block.register_forward_pre_hook(before, with_kwargs=True), block.register_forward_hook(behind)]
 
 
 @contextlib.contextmanager
@@ -289,11 +301,12 @@ def edited(model: torch.nn.Module, edits: Iterable[Edit]) -> Iterator[None]:
 
 def capture(model: torch.nn.Module, inputs: Any, words: Any, layers: Any) -> tuple[Any, Points]:
     """What the model returned, and `otattn.hf.capture`."""
+    names = chosen(words, points(model), layers)
     with attached(model) as run:
-        run.wanted, run.found = frozenset(chosen(words, points(model), layers)), {}
+        run.wanted, run.found = frozenset(names), {}
         try:
             out = model(**inputs) if isinstance(inputs, Mapping) else model(inputs)
-            return out, Points(run.found)
+            return out, Points({name: run.found[name] for name in names if name in run.found})
         finally:
             run.wanted, run.found = frozenset(), {}
 

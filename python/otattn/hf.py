@@ -256,7 +256,8 @@ def attention_forward(
         output_attentions = _weights_are_collected()
     tap = module.__dict__.get("_otattn_tap")
     if tap is not None:
-        query, key, value = tap.inputs(query, key, value)
+        scaled = getattr(module, "scaling", None) if scaling == 1 else None
+        query, key, value = tap.inputs(query, key, value, scaled if isinstance(scaled, float) else 1.0)
         allowed = _seen(attention_mask, causal, query, key)
         bias = tap.scores((query, key), scaling, softcap, allowed, extra.get("bias"))
         extra.update({} if bias is None else {"bias": bias})
@@ -511,10 +512,13 @@ def _on_otattn(model: Any) -> torch.nn.Module:
 def points(model: torch.nn.Module) -> list[str]:
     """The points of a transformers model that `edited`, `capture` and `patch` take, in the order of a run.
 
-    They are those of `otattn.Model` by which attention and its blocks go: hook_resid_pre and hook_resid_post
-    (of models with one attention module a block), attn.hook_q and hook_k (hook_rot_q and hook_rot_k behind
-    rotary positions), hook_v, hook_attn_scores, hook_pattern, hook_z. Layers are counted as `set_attention`
-    counts them. Other places are modules, which torch's own hooks reach.
+    They are those of `otattn.Model`: attn.hook_q and hook_k (hook_rot_q and hook_rot_k behind rotary
+    positions), hook_v, hook_attn_scores, hook_pattern, hook_z; of models with one attention module a block
+    hook_resid_pre and hook_resid_post, and where the modules of a block are known by name hook_attn_out,
+    hook_resid_mid (not of parallel branches), hook_mlp_out and its norms, ln1.hook_scale and
+    ln1.hook_normalized, ln2, ln1_post, ln2_post, attn.q_norm, attn.k_norm, latents, and ln_final. A run that
+    asks for what the branches give raises RuntimeError where these do not add up to the stream. Layers are
+    counted as `set_attention` counts them. Other places are modules, which torch's own hooks reach.
 
     Examples
     --------
@@ -543,7 +547,8 @@ def edited(model: torch.nn.Module, *edits: Edit) -> contextlib.AbstractContextMa
     Raises
     ------
     ValueError
-        For a point, layer or place that the model does not have, and for kind "mean" with padding.
+        For a point, layer or place that the model does not have, for kind "mean" with padding, and of weights
+        and scores whose rows see different keys.
 
     Examples
     --------

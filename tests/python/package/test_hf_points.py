@@ -37,13 +37,14 @@ def near(found: Any, wanted: Any) -> bool:
     a, b = (np.asarray(x.detach() if isinstance(x, torch.Tensor) else x, np.float64) for x in (found, wanted))
     same = np.isinf(a) == np.isinf(b)
     scale = np.abs(b[np.isfinite(b)]).max()
-    return bool(same.all()) and np.abs(np.where(np.isinf(b), 0, a - b)).max() <= BOUND * scale
+    apart = np.subtract(a, b, where=~np.isinf(b), out=np.zeros_like(b))
+    return bool(same.all()) and np.abs(apart).max() <= BOUND * scale
 
 
 def test_points_hold_what_model_captures(pair: tuple[Any, otattn.Model]) -> None:
     network, ours = pair
     names = otattn.hf.points(network)
-    assert set(names) <= set(ours.points) and len(names) == 2 * 8
+    assert set(names) <= set(ours.points) and len(names) == 2 * 15 + 2
     wanted = ours.capture(IDS.numpy(), names)
     found = otattn.hf.capture(network, IDS, "all")
     assert list(found) == names
@@ -62,13 +63,126 @@ def test_layers_are_counted_before_anything_was_registered(monkeypatch: pytest.M
         monkeypatch.setattr(kind, name, getattr(kind, name))
     monkeypatch.setattr(_hf_watch, "_watching", [])
     network = model("gpt2")
-    assert len(otattn.hf.points(network)) == 16
+    assert len(otattn.hf.points(network)) == 32
     monkeypatch.setattr(_hf_watch, "_watching", [])
     assert otattn.hf.set_attention(network, "softmax") == 2
 
 
+SMALL: dict[str, Any] = {
+    "vocab_size": 40,
+    "hidden_size": 24,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "intermediate_size": 32,
+    "max_position_embeddings": 32,
+    "pad_token_id": None,
+    "bos_token_id": 1,
+    "eos_token_id": 2,
+}
+GROUPS = {"num_key_value_heads": 2}
+MIXED = {"num_local_experts": 3, "num_experts_per_tok": 2}
+WHOLE = {"rope_type": "default", "rope_theta": 500.0, "partial_rotary_factor": 1.0}
+LATENT = {
+    "num_key_value_heads": 4,
+    "q_lora_rank": 12,
+    "kv_lora_rank": 8,
+    "qk_nope_head_dim": 6,
+    "qk_rope_head_dim": 4,
+    "v_head_dim": 6,
+    "n_routed_experts": 4,
+    "num_experts_per_tok": 2,
+    "moe_intermediate_size": 16,
+    "n_group": 2,
+    "topk_group": 1,
+    "first_k_dense_replace": 1,
+    # Pairs that lie side by side are put apart by the class, so its columns come in another order.
+    "rope_interleave": False,
+}
+# Class without its ending, and what its configuration has of its own: a row for each form of a block.
+FAMILIES: list[tuple[str, dict[str, Any]]] = [
+    ("Mistral", GROUPS),
+    ("Qwen3", {**GROUPS, "head_dim": 8}),
+    ("Phi3", GROUPS),
+    ("Olmo2", GROUPS),
+    ("Granite", {**GROUPS, "residual_multiplier": 0.4}),
+    ("Gemma", {**GROUPS, "head_dim": 8}),
+    ("Gemma2", {**GROUPS, "head_dim": 8}),
+    ("GPTNeoX", {"use_parallel_residual": True, "rope_parameters": WHOLE}),
+    ("GPTNeoX", {"use_parallel_residual": False, "rope_parameters": WHOLE}),
+    ("OPT", {"ffn_dim": 32, "intermediate_size": None}),
+    ("OPT", {"ffn_dim": 32, "intermediate_size": None, "do_layer_norm_before": False}),
+    ("Mixtral", {**GROUPS, **MIXED}),
+    ("GptOss", {**GROUPS, **MIXED, "head_dim": 6}),
+    ("DeepseekV3", LATENT),
+    ("Bert", {}),
+    ("Roberta", {"pad_token_id": 1}),
+    ("Electra", {"embedding_size": 24}),
+    ("DistilBert", {"dim": 24, "n_layers": 2, "n_heads": 4, "hidden_dim": 32}),
+    ("ModernBert", {"local_attention": 4, "pad_token_id": 0}),
+    ("T5", {"d_model": 24, "num_layers": 2, "num_heads": 4, "d_kv": 6, "d_ff": 32, "pad_token_id": 0}),
+]
+
+
+def family(kind: str, settings: dict[str, Any], folder: Any) -> tuple[Any, otattn.Model]:
+    torch.manual_seed(0)
+    given = {name: x for name, x in (SMALL | settings).items() if x is not None or name == "pad_token_id"}
+    if "dim" in settings or "d_model" in settings:
+        given = {name: x for name, x in given.items() if name in settings or name.endswith(("_id", "_size"))}
+        given.pop("hidden_size"), given.pop("intermediate_size")
+    config = getattr(transformers, f"{kind}Config")(**given)
+    config._attn_implementation = "eager"
+    classes = [f"{kind}{end}" for end in ("ForCausalLM", "ForMaskedLM", "EncoderModel")]
+    masked = kind in ("Bert", "Roberta", "Electra", "DistilBert", "ModernBert")
+    name = classes[1] if masked else classes[2] if kind == "T5" else classes[0]
+    network = getattr(transformers, name)(config).eval()
+    with torch.no_grad():
+        for weights in network.parameters():
+            weights.add_(torch.randn_like(weights) * (0.15 if weights.dim() > 1 else 0.1))
+    network.save_pretrained(folder)
+    return network, otattn.Model(folder)
+
+
+@pytest.mark.parametrize(
+    ("kind", "settings"), FAMILIES, ids=[f"{f}-{k}" for k, (f, _) in enumerate(FAMILIES)]
+)
+def test_points_of_families(kind: str, settings: dict[str, Any], tmp_path: Any) -> None:
+    """Each point holds what the program's holds, and each edit does what the program's does."""
+    network, ours = family(kind, settings, tmp_path)
+    names = otattn.hf.points(network)
+    assert set(names) <= set(ours.points), set(names) - set(ours.points)
+    parallel = settings.get("use_parallel_residual")
+    elsewhere = {
+        "hook_q",
+        "hook_k",
+        "hook_result",
+        "hook_receiver",
+        *({"hook_resid_mid"} if parallel else ()),
+    }
+    lacking = {
+        name for name in set(ours.points) - set(names) if name.startswith("blocks.") and ".mlp." not in name
+    }
+    assert {name.rpartition(".")[2] for name in lacking} <= elsewhere
+    with torch.no_grad():
+        found = otattn.hf.capture(network, IDS, "all")
+        wanted = ours.capture(IDS.numpy(), names)
+        assert list(found) == names
+        for name in names:
+            assert found[name].shape == wanted[name].shape and near(found[name], wanted[name]), name
+        for name in names[:-1]:
+            # Queries, keys, weights and what they mix pass through the same tap in every family.
+            if not name.startswith("blocks.0") or (".attn." in name and "norm" not in name):
+                continue
+            edits = [Edit(name, factor=0.5, token=slice(1, 4), column=0)]
+            with otattn.hf.edited(network, *edits):
+                here = otattn.hf.capture(network, IDS, names[-1])[names[-1]]
+            there = ours.capture(IDS.numpy(), names[-1], edits=edits)[names[-1]]
+            assert near(here, there), name
+
+
 def places(shape: tuple[int, ...], pairs: bool) -> dict[str, Any]:
     heads = {"head": [0, 1]} if len(shape) == 4 else {}
+    if shape[-1] == 1:
+        return {"sequence": 1, "token": [0, 3, 5], "column": slice(0, 1)}
     return (
         {"sequence": 1, "token": slice(-4, -1), "column": slice(0, 2), **heads}
         if pairs or heads
@@ -151,6 +265,25 @@ def test_other_methods_have_points(method: str) -> None:
     assert torch.allclose(again, plain.logits, atol=1e-4)
 
 
+def test_mean_of_weights_that_look_both_ways() -> None:
+    network = model("bert")
+    otattn.hf.set_attention(network, "softmax")
+    with torch.no_grad():
+        plain = otattn.hf.capture(network, IDS, ["pattern", "v"])
+        for point in ("pattern", "attn_scores"):
+            with otattn.hf.edited(network, Edit(point, "mean", layer=0, head=1)):
+                found = otattn.hf.capture(network, IDS, ["pattern", "attn_scores", "z"], layers=0)
+            rows = found[point, 0][:, 1]
+            assert torch.allclose(rows, rows[:, :1].expand_as(rows), atol=1e-6)
+            assert torch.allclose(found["pattern", 0][:, 0], plain["pattern", 0][:, 0], atol=1e-6)
+        with otattn.hf.edited(network, Edit("pattern", "mean", layer=0)):
+            found = otattn.hf.capture(network, IDS, ["pattern", "z"], layers=0)
+    mean = plain["pattern", 0].mean(2, keepdim=True).expand_as(plain["pattern", 0])
+    assert torch.allclose(found["pattern", 0], mean, atol=1e-6)
+    mixed = (mean @ plain["v", 0].transpose(1, 2)).transpose(1, 2)
+    assert torch.allclose(found["z", 0], mixed, atol=1e-5)
+
+
 def test_gradients_go_through_edits(pair: tuple[Any, otattn.Model]) -> None:
     network, _ = pair
     values = torch.zeros(24, requires_grad=True)
@@ -174,11 +307,12 @@ def test_gradients_go_through_edits(pair: tuple[Any, otattn.Model]) -> None:
 def test_what_an_edit_cannot_mean_is_refused(pair: tuple[Any, otattn.Model]) -> None:
     network, _ = pair
     for edit, words in (
-        (Edit("mlp_out"), "no point 'mlp_out'"),
+        (Edit("mlp.hook_post"), "no point 'mlp.hook_post'"),
         (Edit("z", layer=2), "layers 0 to 1"),
         (Edit("z", "times"), "wanted one of scale, replace, add, mean"),
         (Edit("z", head=7), "head is 7"),
         (Edit("pattern", "mean"), "have no mean"),
+        (Edit("attn_scores", "mean"), "have no mean"),
         (Edit("resid_pre", head=0), "has no heads"),
         (Edit("z", "replace"), "has no values"),
         (Edit("z", "replace", values=np.ones(5)), "values have shape"),
