@@ -19,8 +19,10 @@ target_include_directories(otattn_program_parts PUBLIC "${PROJECT_SOURCE_DIR}")
 target_link_libraries(otattn_program_parts PUBLIC otattn_statements ${analysis_library} otattn_model
     ${core_library} PkgConfig::JANSSON PkgConfig::LIBZIP PkgConfig::ZLIB PkgConfig::LIBMD)
 if(OTATTN_PYTHON)
-    # The package's library keeps src/base to itself.
+    # The package's library keeps src/base to itself, and the tables that flags are rows of (src/problem/fields.h), which the static
+    # one has.
     target_sources(otattn_program_parts PRIVATE $<TARGET_OBJECTS:otattn_base>)
+    target_link_libraries(otattn_program_parts PUBLIC otattn_static)
 endif()
 # Several processes by MPI, or one.
 if(OTATTN_MPI)
@@ -37,9 +39,14 @@ set_target_properties(otattn_program PROPERTIES OUTPUT_NAME otattn
     RUNTIME_OUTPUT_DIRECTORY "${CMAKE_CURRENT_BINARY_DIR}")
 otattn_install(TARGETS otattn_program RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 
-# What the program that was built is run by; that of the Python package looks for its library where that will be installed.
+# What prints the pages: the program that was built, by what it is run by, or OTATTN_PAGES_PROGRAM, one of the same sources that
+# runs here where that does not. That of the Python package looks for its library where that will be installed.
+set(pages_program "$<TARGET_FILE:otattn_program>")
 set(run_program ${CMAKE_CROSSCOMPILING_EMULATOR})
-if(OTATTN_PYTHON)
+if(OTATTN_PAGES_PROGRAM)
+    set(pages_program "${OTATTN_PAGES_PROGRAM}")
+    set(run_program "")
+elseif(OTATTN_PYTHON)
     list(APPEND run_program "${CMAKE_COMMAND}" -E env "LD_LIBRARY_PATH=${CMAKE_CURRENT_BINARY_DIR}")
 endif()
 
@@ -56,13 +63,13 @@ endfunction()
 function(otattn_page file folder)
     set(page "${CMAKE_CURRENT_BINARY_DIR}/pages/${file}")
     add_custom_command(OUTPUT "${page}"
-        COMMAND ${run_program} $<TARGET_FILE:otattn_program> ${ARGN} > "${page}"
+        COMMAND ${run_program} "${pages_program}" ${ARGN} > "${page}"
         DEPENDS otattn_program VERBATIM COMMENT "Printing ${file}")
     set_property(DIRECTORY APPEND PROPERTY OTATTN_PAGES "${page}")
     otattn_pages_install(FILES "${page}" "${folder}")
 endfunction()
 
-if(NOT CMAKE_CROSSCOMPILING OR CMAKE_CROSSCOMPILING_EMULATOR)
+if(NOT CMAKE_CROSSCOMPILING OR CMAKE_CROSSCOMPILING_EMULATOR OR OTATTN_PAGES_PROGRAM)
     file(MAKE_DIRECTORY "${CMAKE_CURRENT_BINARY_DIR}/pages")
     otattn_page(otattn "${CMAKE_INSTALL_DATADIR}/bash-completion/completions" completions bash)
     otattn_page(_otattn "${CMAKE_INSTALL_DATADIR}/zsh/site-functions" completions zsh)
@@ -70,7 +77,7 @@ if(NOT CMAKE_CROSSCOMPILING OR CMAKE_CROSSCOMPILING_EMULATOR)
     # otattn(1) and a page of each command: the names are the program's own.
     set(manual "${CMAKE_CURRENT_BINARY_DIR}/pages/man1")
     add_custom_command(OUTPUT "${manual}/otattn.1"
-        COMMAND ${CMAKE_COMMAND} "-DPROGRAM=$<TARGET_FILE:otattn_program>" "-DEMULATOR=${run_program}"
+        COMMAND ${CMAKE_COMMAND} "-DPROGRAM=${pages_program}" "-DEMULATOR=${run_program}"
             "-DFOLDER=${manual}" -P "${PROJECT_SOURCE_DIR}/cmake/print_pages.cmake"
         DEPENDS otattn_program cmake/print_pages.cmake VERBATIM COMMENT "Printing the pages of section 1")
     set_property(DIRECTORY APPEND PROPERTY OTATTN_PAGES "${manual}/otattn.1")

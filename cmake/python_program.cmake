@@ -7,14 +7,13 @@ install(FILES "${CMAKE_CURRENT_BINARY_DIR}/missing.txt" DESTINATION otattn COMPO
 
 if(TARGET otattn_model)
     otattn_exports(otattn_model package.map)
+    otattn_import_library(otattn_model)
     target_link_options(otattn_model PRIVATE ${OTATTN_LINK_gc_sections})
     otattn_package_file(otattn_model otattn)
     add_dependencies(otattn_package otattn_model)
 endif()
 
 if(TARGET otattn_program)
-    # The tables that flags are rows of: a static library shows them by itself.
-    set_source_files_properties(src/problem/fields.c src/problem/fields_apply.c PROPERTIES COMPILE_OPTIONS -fvisibility=default)
     set(folder otattn/bin)
     if(WIN32)
         set(folder otattn) # beside its libraries, where alone Windows looks for them

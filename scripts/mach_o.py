@@ -2,8 +2,8 @@
 
     mach_o.py FILE [MAP]
 
-Fails where FILE needs more than the system's own library and those of its folder, or a system after 11.0, and
-where a name of MAP (cmake/otattn.map) is missing or another is shown.
+Fails where FILE needs more than the system's own library and those of its folder, or a system after 11.0, where
+it is for ARM and has no signature, and where a name of MAP (cmake/otattn.map) is missing or another is shown.
 """
 
 import re
@@ -11,19 +11,20 @@ import struct
 import sys
 from pathlib import Path
 
-SEGMENT, SYMBOLS, LOAD, ID, BUILD = 0x19, 0x2, 0xC, 0xD, 0x32
+SYMBOLS, LOAD, SIGNATURE, BUILD = 0x2, 0xC, 0x1D, 0x32
+ARM = 0x100000C  # whose kernel ends a process of a file without a signature
 # Of every image, not of a library.
 MARKS = {"__dso_handle", "_mh_dylib_header", "_mh_execute_header"}
 EXTERNAL, PRIVATE, UNDEFINED, KIND = 0x01, 0x10, 0x0, 0x0E
 
 
-def read(image: bytes) -> tuple[list[str], tuple[int, int], set[str]]:
-    """Libraries, the oldest system, and names that are shown."""
-    magic, _, _, _, commands = struct.unpack_from("<5I", image, 0)
+def read(image: bytes) -> tuple[list[str], tuple[int, int], set[str], bool]:
+    """Libraries, the oldest system, names that are shown, and whether it is signed where it must be."""
+    magic, processor, _, _, commands = struct.unpack_from("<5I", image, 0)
     if magic != 0xFEEDFACF:
         raise ValueError("no file of macOS with 64 bits")
     needs: list[str] = []
-    oldest, names, at = (0, 0), set(), 32
+    oldest, names, signed, at = (0, 0), set(), processor != ARM, 32
     for _ in range(commands):
         kind, size = struct.unpack_from("<2I", image, at)
         if kind & 0x7FFFFFFF == LOAD:
@@ -32,6 +33,8 @@ def read(image: bytes) -> tuple[list[str], tuple[int, int], set[str]]:
         elif kind == BUILD:
             version = struct.unpack_from("<I", image, at + 12)[0]
             oldest = (version >> 16, version >> 8 & 0xFF)
+        elif kind == SIGNATURE:
+            signed = True
         elif kind == SYMBOLS:
             table, count, strings = struct.unpack_from("<3I", image, at + 8)
             for k in range(count):
@@ -40,18 +43,19 @@ def read(image: bytes) -> tuple[list[str], tuple[int, int], set[str]]:
                     begin = strings + place
                     names.add(image[begin : image.index(0, begin)].decode().removeprefix("_"))
         at += size
-    return needs, oldest, names
+    return needs, oldest, names, signed
 
 
 def main() -> int:
     path = Path(sys.argv[1])
-    needs, oldest, names = read(path.read_bytes())
+    needs, oldest, names, signed = read(path.read_bytes())
     system = f"from macOS {oldest[0]}.{oldest[1]}"
     print(f"{path.name}: needs {', '.join(needs)}; {system}; shows {len(names)} names")
     strange = [name for name in needs if not name.startswith(("/usr/lib/libSystem", "@rpath/libotattn"))]
     if sys.argv[2:]:
         wanted = set(re.findall(r"^ +(ota_\w+);", Path(sys.argv[2]).read_text("utf-8"), re.MULTILINE))
         strange += sorted(wanted ^ (names - MARKS))
+    strange += [] if signed else ["no signature"]
     if strange:
         print("not expected:", ", ".join(strange))
     return 1 if strange or not (0, 0) < oldest <= (11, 0) else 0

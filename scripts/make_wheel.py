@@ -4,8 +4,8 @@
                                                TAG: cp311-abi3-PLATFORM
                                                SOURCES: where those of libraries within lie, NAME-VERSION each
 
-The metadata is pyproject.toml's. Entries are sorted and dated 1980, modes are of two kinds, nothing is of
-this machine.
+The metadata is pyproject.toml's. Entries are sorted and dated 1980, modes are of two kinds, and a file that
+names a folder of this machine is refused.
 """
 
 from __future__ import annotations
@@ -61,6 +61,9 @@ def entries(
             if path.is_file() and path.suffix != ".pyc":
                 found[path.relative_to(top).as_posix()] = (path.read_bytes(), path.parent.name == "bin")
     info = f"{name}.dist-info"
+    for path in sorted((stage / "data").rglob("*")):
+        if path.is_file():
+            found[f"{name}.data/{path.relative_to(stage).as_posix()}"] = (path.read_bytes(), False)
     if "-win" in tag:
         # A script without an ending is none there; pip makes a command of this.
         found[f"{info}/entry_points.txt"] = (b"[console_scripts]\notattn = otattn.__main__:main\n", False)
@@ -83,6 +86,8 @@ def pack(stage: Path, tag: str, folder: Path, sources: Path | None = None) -> Pa
     """Writes the wheel."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     found = entries(stage, tag, project, sources)
+    if named := [name for name, (data, _) in found.items() if str(ROOT).encode() in data]:
+        raise ValueError(f"{ROOT} stands in {', '.join(named)}")
     record = f"{project['name']}-{project['version']}.dist-info/RECORD"
     rows = []
     for name, (data, _) in sorted(found.items()):

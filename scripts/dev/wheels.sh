@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# ./dev wheels [TARGET...]: wheels of the Python package for other systems, with models and the program, and the sources, from this
-# machine; twice with the same bytes.
+# ./dev wheels [--again] [TARGET...]: wheels of the Python package for other systems, with models and the program, and the sources,
+# from this machine. --again: once more from a copy of the tree and without a compiler cache, and the bytes are compared.
 # shellcheck source=scripts/dev/common.sh
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 # shellcheck source=scripts/dev/zig.sh
@@ -52,9 +52,9 @@ python_headers() {
     printf '%s\n' "$folder"
 }
 
-# wheel_of TARGET PLATFORMS NUMPY
+# wheel_of TARGET PLATFORMS NUMPY FOLDER: of the tree that one stands in, into FOLDER.
 wheel_of() {
-    local folder=$build/wheels/$1 stage=$build/wheels/stage-$1 libraries=$build/cross/$1 python=$build/venv-python/bin/python
+    local folder=$4/$1 stage=$4/stage-$1 libraries=$build/cross/$1 python=$build/venv-python/bin/python
     local headers numpy options
     zig_tools "$1"
     static_libraries "$1" "$libraries" "${program_libraries[@]}" -- || return 1
@@ -62,13 +62,23 @@ wheel_of() {
     mapfile -t options < <(zig_options "$1" "$libraries")
     [[ $1 == *macos* ]] || options+=(-DCMAKE_SHARED_LINKER_FLAGS=-s -DCMAKE_MODULE_LINKER_FLAGS=-s -DCMAKE_EXE_LINKER_FLAGS=-s)
     [[ $1 != *windows* ]] || options+=("-DOTATTN_PYTHON_LIBRARY=$headers/libpython3.a")
+    # Warnings are errors as in ./dev cross, whose objects are the same.
     PKG_CONFIG_LIBDIR=$libraries/libraries/lib/pkgconfig configure "$folder" "${options[@]}" -DOTATTN_PYTHON=ON -DOTATTN_TESTS=OFF \
-        -DOTATTN_CHARTS="$charts" -DSKBUILD_SCRIPTS_DIR=scripts -DPython_EXECUTABLE="$python" \
+        -DOTATTN_WERROR=ON -DOTATTN_CHARTS="$charts" -DSKBUILD_SCRIPTS_DIR=scripts -DPython_EXECUTABLE="$python" \
         "-DOTATTN_PYTHON_INCLUDE=$headers;$numpy" && make_targets "$folder" otattn_package || return 1
     rm -rf "$stage"
     cmake --install "$folder" --component python --prefix "$stage" >>"$log/compile-$(basename "$folder")" || return 1
-    "$python" scripts/make_wheel.py "$stage" "cp311-abi3-$2" "$build/wheels" "$build/sources"
+    "$python" scripts/make_wheel.py "$stage" "cp311-abi3-$2" "$4" "$build/sources"
 }
+
+# wheel_again TARGET PLATFORMS NUMPY FILE: every object compiled anew, in another place; the same bytes.
+wheel_again() (
+    local copy=$build/wheels/again
+    rm -rf "$copy"
+    mkdir -p "$copy/tree"
+    tar -c --exclude='./build*' --exclude=./.git . | tar -x -C "$copy/tree" && cd "$copy/tree" || return 1
+    CCACHE_DISABLE=1 wheel_of "$1" "$2" "$3" "$copy" && cmp "$4" "$copy/$(basename "$4")" && rm -rf "$copy"
+)
 
 # wheel_is_sound FILE: the C library that its tag promises is all that it needs, of CPython the limited interface alone.
 wheel_is_sound() {
@@ -94,8 +104,17 @@ print(otattn.get_num_threads(), otattn.coupling(x, x, method="softmax/exact").su
         "$fresh/bin/otattn" analyze data/demo/model data/demo/paragraph.txt --windows 1x32 -o "$fresh/run"
 }
 
+# sources_of_package FOLDER
+sources_of_package() {
+    "$build/venv-python/bin/python" -c 'import sys, scikit_build_core.build; print(scikit_build_core.build.build_sdist(sys.argv[1]))' "$1"
+}
+
 do_wheels() {
-    local row target platforms numpy file before charts="" venv=$build/venv-python
+    local row target platforms numpy file again='' charts="" venv=$build/venv-python
+    if [ "${1:-}" = --again ]; then
+        again=yes
+        shift
+    fi
     must_have_python_packages python/requirements-test.txt
     venv=$build/venv-cross must_have_python_packages scripts/requirements-cross.txt
     if venv=$build/venv make_charts; then charts=$build/charts.js; fi
@@ -106,20 +125,19 @@ do_wheels() {
         [ $# -eq 0 ] || [[ " $* " == *" $target "* ]] || continue
         say "building the wheel for $target"
         zig_cache "$target"
-        venv=$build/venv-cross step "wheel-$target" wheel_of "$target" "$platforms" "$numpy"
+        venv=$build/venv-cross step "wheel-$target" wheel_of "$target" "$platforms" "$numpy" "$build/wheels"
         [[ $(tail -n 1 "$steps") == *$'\tpassed\t'* ]] || continue
         file=$(ls "$build"/wheels/otattn-*-"$platforms".whl)
         step "wheel-$target-sound" wheel_is_sound "$file"
         [ "$target" != x86_64-linux-gnu.2.17 ] || step "wheel-$target-runs" wheel_runs "$file"
-        before=$(sha256sum "$file")
-        rm -rf "$build/wheels/$target"
-        venv=$build/venv-cross step "wheel-$target-again" wheel_of "$target" "$platforms" "$numpy"
-        step "wheel-$target-same-bytes" test "$before" = "$(sha256sum "$file")"
+        [ -z "$again" ] || venv=$build/venv-cross step "wheel-$target-again" wheel_again "$target" "$platforms" "$numpy" "$file"
     done
     if [ $# -eq 0 ]; then
-        step sdist "$venv/bin/python" -c 'import sys, scikit_build_core.build; scikit_build_core.build.build_sdist(sys.argv[1])' "$build/wheels"
+        step sdist sources_of_package "$build/wheels"
+        step sdist-again sources_of_package "$build/wheels/again"
+        step sdist-same-bytes cmp "$build"/wheels/otattn-*.tar.gz "$build"/wheels/again/otattn-*.tar.gz
     fi
-    (cd "$build/wheels" && sha256sum otattn-*) >"$build/wheels/SHA256SUMS"
+    (cd "$build/wheels" && sha256sum otattn-*.*) >"$build/wheels/SHA256SUMS"
     count_results "$steps"
 }
 
