@@ -2,8 +2,9 @@
 
     mach_o.py FILE [MAP]
 
-Fails where FILE needs more than the system's own library and those of its folder, or a system after 11.0, where
-it is for ARM and has no signature, and where a name of MAP (cmake/otattn.map) is missing or another is shown.
+Fails where FILE needs more than the system's own library and those of its folder, or a system after 11.0,
+where it is for ARM and has no signature, and where a name of MAP (cmake/otattn.map) is missing or another is
+shown.
 """
 
 import re

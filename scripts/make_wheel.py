@@ -46,7 +46,9 @@ def licences(sources: Path) -> dict[str, bytes]:
     found: dict[str, bytes] = {}
     for path in sorted(sources.glob("*/*")):
         if path.name.startswith(("LICENSE", "LICENCE", "COPYING")):
-            found.setdefault(f"{path.parent.name}.txt", path.read_bytes())
+            name = f"{path.parent.name}.txt"
+            # The longest, since one may only name the other.
+            found[name] = max(found.get(name, b""), path.read_bytes(), key=len)
     return found
 
 

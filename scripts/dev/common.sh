@@ -30,6 +30,9 @@ packages_playground=(cmake make pkg-config)
 packages_neon=(gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user cmake make)
 # shellcheck disable=SC2034
 packages_cross=(qemu-user wine64 cmake make)
+# mmdebstrap unpacks the Debian that wheels are tried in.
+# shellcheck disable=SC2034
+packages_wheels=(mmdebstrap)
 # shellcheck disable=SC2034
 declare -A packages_ranks=([openmpi]="openmpi-bin libopenmpi-dev" [mpich]="mpich libmpich-dev")
 # lintian judges Debian's packages, mmdebstrap makes the Debian that they are tried in; nix-bin and ruby read their recipes.

@@ -57,7 +57,7 @@ do_release() {
     step release-bill python3 scripts/bill_of_materials.py -o "$folder/otattn-$version.cdx.json"
     if [ -n "$wheels" ]; then
         say "building the wheels"
-        step release-wheels ./dev wheels
+        step release-wheels ./dev wheels --again
         step release-collect collect_wheels "$folder" "$version"
     fi
     step release-sums python3 scripts/release.py sums "$folder"

@@ -3,18 +3,19 @@
 # from this machine. --again: once more from a copy of the tree and without a compiler cache, and the bytes are compared.
 # shellcheck source=scripts/dev/common.sh
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
-# shellcheck source=scripts/dev/zig.sh
-source "$(dirname "${BASH_SOURCE[0]}")/zig.sh"
+# shellcheck source=scripts/dev/cross.sh
+source "$(dirname "${BASH_SOURCE[0]}")/cross.sh"
 
-# target of Zig : platforms of the wheel : platform of NumPy's wheel whose headers are taken, none where this machine's say the same
+# target of Zig : platforms of the wheel : what it runs under here (wheel_runs) : platform of NumPy's wheel whose headers are taken,
+# none where this machine's say the same
 wheel_targets=(
-    "x86_64-linux-gnu.2.17:manylinux_2_17_x86_64.manylinux2014_x86_64:"
-    "aarch64-linux-gnu.2.17:manylinux_2_17_aarch64.manylinux2014_aarch64:"
-    "x86_64-linux-musl:musllinux_1_2_x86_64:"
-    "aarch64-linux-musl:musllinux_1_2_aarch64:"
-    "x86_64-windows-gnu:win_amd64:win_amd64"
-    "aarch64-macos.11.0:macosx_11_0_arm64:macosx_11_0_arm64"
-    "x86_64-macos.11.0:macosx_11_0_x86_64:macosx_10_9_x86_64"
+    "x86_64-linux-gnu.2.17:manylinux_2_17_x86_64.manylinux2014_x86_64:amd64:"
+    "aarch64-linux-gnu.2.17:manylinux_2_17_aarch64.manylinux2014_aarch64:arm64:"
+    "x86_64-linux-musl:musllinux_1_2_x86_64:amd64:"
+    "aarch64-linux-musl:musllinux_1_2_aarch64:arm64:"
+    "x86_64-windows-gnu:win_amd64:wine:win_amd64"
+    "aarch64-macos.11.0:macosx_11_0_arm64:none:macosx_11_0_arm64"
+    "x86_64-macos.11.0:macosx_11_0_x86_64:none:macosx_10_9_x86_64"
 )
 # Debian's source of the Python whose limited interface wheels use: headers and exports of Windows.
 python_source="Python-3.11.2 http://deb.debian.org/debian/pool/main/p/python3.11/python3.11_3.11.2.orig.tar.gz 2411c74bda5bbcfcddaf4531f66d1adc73f247f529aee981b029513aefdbf849"
@@ -64,7 +65,8 @@ wheel_of() {
     [[ $1 != *windows* ]] || options+=("-DOTATTN_PYTHON_LIBRARY=$headers/libpython3.a")
     # Warnings are errors as in ./dev cross, whose objects are the same.
     PKG_CONFIG_LIBDIR=$libraries/libraries/lib/pkgconfig configure "$folder" "${options[@]}" -DOTATTN_PYTHON=ON -DOTATTN_TESTS=OFF \
-        -DOTATTN_WERROR=ON -DOTATTN_CHARTS="$charts" -DSKBUILD_SCRIPTS_DIR=scripts -DPython_EXECUTABLE="$python" \
+        -DOTATTN_WERROR=ON -DOTATTN_CHARTS="$charts" -DOTATTN_PAGES_PROGRAM="$program" -DSKBUILD_SCRIPTS_DIR=scripts \
+        -DSKBUILD_DATA_DIR=data -DPython_EXECUTABLE="$python" \
         "-DOTATTN_PYTHON_INCLUDE=$headers;$numpy" && make_targets "$folder" otattn_package || return 1
     rm -rf "$stage"
     cmake --install "$folder" --component python --prefix "$stage" >>"$log/compile-$(basename "$folder")" || return 1
@@ -93,15 +95,65 @@ wheel_is_sound() {
     "$build/venv-cross/bin/abi3audit" --strict "$1"
 }
 
-# wheel_runs FILE: in an environment of its own.
+# bare_debian ARCHITECTURE: prints the folder of a Debian that has Python, NumPy's C++ library, musl's loader and what these need.
+bare_debian() {
+    local root=$build/wheels/debian-$1
+    if [ ! -e "$root/usr/bin/python3.11" ]; then
+        as_root rm -rf "$root"
+        as_root mmdebstrap --variant=extract --mode=root --architectures="$1" --include=python3,libstdc++6,musl bookworm "$root" >&2 || return 1
+    fi
+    printf '%s\n' "$root"
+}
+
+# in_debian ARCHITECTURE PROGRAM ARGUMENT...: in a chroot, or under emulation with that root.
+in_debian() {
+    local root=$build/wheels/debian-$1
+    if [ "$1" = amd64 ]; then
+        # Loaders find by /proc where a program lies.
+        # shellcheck disable=SC2016
+        as_root env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin LANG=C.UTF-8 PYTHONPATH=/opt/otattn unshare --mount \
+            sh -c 'mkdir -p "$0/proc" && mount -t proc proc "$0/proc" && exec chroot "$0" "$@"' "$root" "${@:2}"
+    else
+        env -i PATH=/usr/bin LANG=C.UTF-8 PYTHONHOME=/usr PYTHONPATH=/opt/otattn qemu-aarch64 -L "$root" "$root$2" "${@:3}"
+    fi
+}
+
+# wheel_runs FILE RUNNER: used where its system can be had. pip takes it with NumPy's wheel for that system, by their tags.
 wheel_runs() {
-    local fresh=$build/wheels/fresh
-    rm -rf "$fresh"
-    "$build/venv-python/bin/python" -m venv "$fresh" && "$fresh/bin/pip" install -q --disable-pip-version-check "$1" || return 1
-    "$fresh/bin/python" -c 'import numpy, otattn
-x = numpy.random.default_rng(0).standard_normal((2, 3, 16, 8))
-print(otattn.get_num_threads(), otattn.coupling(x, x, method="softmax/exact").sum(-2)[0, 0])' &&
-        "$fresh/bin/otattn" analyze data/demo/model data/demo/paragraph.txt --windows 1x32 -o "$fresh/run"
+    local root folder file name machine=x86_64 platforms=()
+    folder=$build/wheels/unpacked
+    rm -rf "$folder"
+    if [ "$2" = none ] || [ "$2" = wine ]; then
+        "$build/venv-python/bin/python" -m zipfile -e "$1" "$folder" || return 1
+    fi
+    case $2 in
+        wine)
+            WINEDEBUG=-all WINEPREFIX=$build/cross/wine "$build/venv/bin/python" scripts/cross_commands.py "$program" "$folder/otattn/otattn.exe" \
+                /usr/lib/wine/wine64
+            return
+            ;;
+        none)
+            for file in "$folder"/otattn/*.dylib "$folder"/otattn/_native.abi3.so "$folder/otattn/bin/otattn"; do
+                python3 scripts/mach_o.py "$file" || return 1
+            done
+            return
+            ;;
+    esac
+    root=$(bare_debian "$2") || return 1
+    as_root rm -rf "$root/opt/otattn" "$root/opt/run" "$root/opt/demo"
+    as_root mkdir -p "$root/opt"
+    as_root cp -r data/demo scripts/use_wheel.py "$root/opt"
+    [ "$2" = amd64 ] || machine=aarch64
+    for name in manylinux_2_17 manylinux_2_27 manylinux_2_28; do platforms+=(--platform "${name}_$machine"); done
+    [[ $1 != *musl* ]] || platforms=(--platform "musllinux_1_2_$machine")
+    as_root "$build/venv-python/bin/pip" install -q --disable-pip-version-check --no-compile --target "$root/opt/otattn" \
+        --only-binary=:all: --python-version 3.11 --implementation cp "${platforms[@]}" "$1" || return 1
+    # Debian has no Python that stands on musl.
+    if [[ $1 != *musl* ]]; then
+        in_debian "$2" /usr/bin/python3.11 /opt/use_wheel.py /opt/demo/model || return 1
+    fi
+    in_debian "$2" /opt/otattn/otattn/bin/otattn --version && in_debian "$2" /opt/otattn/otattn/bin/otattn verify --only 'CETA*' &&
+        in_debian "$2" /opt/otattn/otattn/bin/otattn analyze /opt/demo/model /opt/demo/paragraph.txt --windows 1x32 -o /opt/run
 }
 
 # sources_of_package FOLDER
@@ -110,18 +162,22 @@ sources_of_package() {
 }
 
 do_wheels() {
-    local row target platforms numpy file again='' charts="" venv=$build/venv-python
+    local row target platforms runner numpy file again='' charts="" venv=$build/venv-python
     if [ "${1:-}" = --again ]; then
         again=yes
         shift
     fi
+    need "${packages_cross[@]}" "${packages_wheels[@]}"
+    [ -x "$program" ] || build_all -DOTATTN_TESTS=OFF
+    make_targets "$build" otattn_program || die "the program was not built, which prints the pages"
+    venv=$build/venv must_have_python_packages tests/requirements.txt
     must_have_python_packages python/requirements-test.txt
     venv=$build/venv-cross must_have_python_packages scripts/requirements-cross.txt
     if venv=$build/venv make_charts; then charts=$build/charts.js; fi
     export SOURCE_DATE_EPOCH=315532800
     new_steps wheels
     for row in "${wheel_targets[@]}"; do
-        IFS=: read -r target platforms numpy <<<"$row"
+        IFS=: read -r target platforms runner numpy <<<"$row"
         [ $# -eq 0 ] || [[ " $* " == *" $target "* ]] || continue
         say "building the wheel for $target"
         zig_cache "$target"
@@ -129,7 +185,7 @@ do_wheels() {
         [[ $(tail -n 1 "$steps") == *$'\tpassed\t'* ]] || continue
         file=$(ls "$build"/wheels/otattn-*-"$platforms".whl)
         step "wheel-$target-sound" wheel_is_sound "$file"
-        [ "$target" != x86_64-linux-gnu.2.17 ] || step "wheel-$target-runs" wheel_runs "$file"
+        step "wheel-$target-runs" wheel_runs "$file" "$runner"
         [ -z "$again" ] || venv=$build/venv-cross step "wheel-$target-again" wheel_again "$target" "$platforms" "$numpy" "$file"
     done
     if [ $# -eq 0 ]; then
