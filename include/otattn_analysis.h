@@ -322,7 +322,7 @@ typedef struct ota_divergence {
     double js; /* (KL(a|m) + KL(b|m)) / 2, m = (a + b) / 2: TV^2/2 <= JS <= TV log 2 [TOT-74] */
     double entropy_before; /* -sum b log b */
     double entropy_after;
-    double entropy_change; /* after - before [TOT-75] */
+    double entropy_change; /* after - before, summed as a change: exact for near ones [TOT-75] */
     double hellinger;      /* sqrt(1 - sum sqrt(a b)) */
     double fisher_rao;     /* 2 arccos sum sqrt(a b), by arcsin: exact for near ones [LIT-31] */
 } ota_divergence;

@@ -5,6 +5,7 @@
  *     KL   = sum b (x e^x - e^x + 1)             every term >= 0, no cancellation over the sum
  *     JS   = sum m ((1+t) log(1+t) + (1-t) log(1-t)) / 2,   m = (a+b)/2,  t = d / (a+b)
  *     1 - sum sqrt(ab) = sum (d / (sqrt a + sqrt b))^2 / 2
+ *     H(a) - H(b) = - sum (d log b + a x)        small where a is close to b, which two rounded entropies are not
  *
  * From logits, with r the largest of b, e_j = (z'_j - z_j) - (z'_r - z_r) in units of the temperature:
  *
@@ -21,7 +22,7 @@
 typedef struct sums {
     analysis_sum rise, fall; /* of d, without the leader */
     double leader;           /* d of the leader */
-    analysis_sum kl, kl_reverse, js, squares, entropy_before, entropy_after;
+    analysis_sum kl, kl_reverse, js, squares, entropy_before, entropy_after, entropy_change;
 } sums;
 
 /* ((1+t) log(1+t) + (1-t) log(1-t)) / 2 = sum_k t^2k / (2k (2k-1)) */
@@ -63,13 +64,23 @@ static void conclude(const sums *s, ota_divergence *result) {
     result->js = analysis_total(&s->js);
     result->entropy_before = analysis_total(&s->entropy_before);
     result->entropy_after = analysis_total(&s->entropy_after);
-    result->entropy_change = result->entropy_after - result->entropy_before;
+    result->entropy_change = analysis_total(&s->entropy_change);
     const double square = fmin(0.5 * analysis_total(&s->squares), 1.0);
     result->hellinger = sqrt(square);
     result->fisher_rao = 4.0 * asin(sqrt(0.5 * square));
 }
 
-static double surprise(double p) { return p > 0.0 ? -p * log(p) : 0.0; }
+static double surprise(double p, double log_p) { return p > 0.0 ? -p * log_p : 0.0; }
+
+/* The entry's parts of both entropies and of their change; far apart or at 0 nothing cancels. */
+static void count_entropies(sums *s, const double p[2], const double logs[2], double difference,
+                            double x) {
+    const double before = surprise(p[0], logs[0]), after = surprise(p[1], logs[1]);
+    analysis_add(&s->entropy_before, before);
+    analysis_add(&s->entropy_after, after);
+    analysis_add(&s->entropy_change,
+                 fabs(x) <= 1.0 ? -(difference * logs[0] + p[1] * x) : after - before);
+}
 
 /* log(after/before), +-inf where one is 0; near 1 from the difference, which is exact there. */
 static double log_ratio(double before, double after) {
@@ -95,9 +106,10 @@ ota_status ota_divergence_of(const double *before, const double *after, int64_t 
     sums s = {.leader = 0.0};
     for (int64_t i = 0; i < size && analysis_goes_on(&call, i); i++) {
         const double b = before[i] * before_scale, a = after[i] * after_scale;
-        analysis_add(&s.entropy_before, surprise(b));
-        analysis_add(&s.entropy_after, surprise(a));
-        if (a + b > 0.0) count_entry(&s, b, a, a - b, log_ratio(b, a), i == leader);
+        if (!(a + b > 0.0)) continue;
+        const double x = log_ratio(b, a);
+        count_entropies(&s, (double[]){b, a}, (double[]){log(b), log(a)}, a - b, x);
+        count_entry(&s, b, a, a - b, x, i == leader);
     }
     conclude(&s, divergence);
     return ota_analysis_end(OTA_OK, &call);
@@ -153,9 +165,9 @@ ota_status ota_divergence_of_logits(const void *before, const void *after, ota_t
                      log_after = analysis_log_weight(&a, i);
         const double x = excess_change(&b, &a, i) - level;
         const double p = exp(log_before), q = exp(log_after);
-        analysis_add(&s.entropy_before, p > 0.0 ? -p * log_before : 0.0);
-        analysis_add(&s.entropy_after, q > 0.0 ? -q * log_after : 0.0);
-        count_entry(&s, p, q, fabs(x) <= 1.0 ? p * expm1(x) : q - p, x, i == b.leader);
+        const double difference = fabs(x) <= 1.0 ? p * expm1(x) : q - p;
+        count_entropies(&s, (double[]){p, q}, (double[]){log_before, log_after}, difference, x);
+        count_entry(&s, p, q, difference, x, i == b.leader);
     }
     conclude(&s, divergence);
     return ota_analysis_end(OTA_OK, &call);

@@ -305,7 +305,7 @@ static const statement_check table[] = {
     AT_MOST("TOT-74", "JS of logits against long double, in units of its terms", js_definition,
             1e-12, TRIALS),
     AT_MOST("TOT-74", "TV^2/2 <= JS <= TV log 2: largest ratio minus 1", js_between, 1e-12, TRIALS),
-    AT_MOST("TOT-75", "entropy change against long double", entropy_definition, 1e-11, TRIALS),
+    AT_MOST("TOT-75", "entropy change against long double", entropy_definition, 1e-12, TRIALS),
     AT_MOST("TOT-75", "changes of eight layers add up", entropy_additivity, 1e-12),
     AT_MOST("TOT-76", "top-k overlap by counting, ties by index", overlap, 1e-15, TRIALS),
     AT_MOST("TOT-77", "Spearman by mean ranks; logits or probabilities", spearman, 1e-12, TRIALS),
