@@ -97,13 +97,21 @@ def _wide(name: str, value: Any, like: Tensor) -> Tensor:
     return x.to(torch.float64 if like.dtype == torch.float64 or not x.is_floating_point() else torch.float32)
 
 
-def sum_of(bias: Any, mask: Tensor) -> Tensor:
-    """Both added, in 4 bytes or more: a sum of 2-byte numbers would be rounded, or leave their range."""
-    return mask if bias is None else _four_bytes(floating("bias", bias)) + _four_bytes(mask)
+def sum_of(bias: Any, mask: Tensor, kind: torch.dtype) -> Tensor:
+    """Both added, in the type of the scores and 4 bytes or more: a sum in a narrower type would be rounded,
+    or leave its range."""
+    if bias is None:
+        return mask
+    kind = torch.promote_types(kind, torch.float32)
+    return _widened(floating("bias", bias), kind) + _widened(mask, kind)
 
 
-def _four_bytes(x: Tensor) -> Tensor:
-    return x.float() if x.element_size() < 4 else x
+def _widened(x: Tensor, kind: torch.dtype) -> Tensor:
+    wider = torch.promote_types(x.dtype, kind)
+    if wider == x.dtype:
+        return x
+    # What stands for -inf in its own type is a number like others in a wider one.
+    return x.to(wider).masked_fill(x <= torch.finfo(x.dtype).min / 2, -torch.inf)
 
 
 def _signed(x: int) -> int:
@@ -142,7 +150,7 @@ def operands_of(
     if mask is not None and mask.requires_grad:
         # Only terms have gradients, and there is one of pairs.
         at, bias = OPERANDS.index("attn_mask") - 3, OPERANDS.index("bias") - 3
-        found[bias], found[at] = sum_of(found[bias], found[at]), None
+        found[bias], found[at] = sum_of(found[bias], found[at], like.dtype), None
     return found
 
 

@@ -304,7 +304,7 @@ class Attention(nn.Module):
             q, k, v = (x.unflatten(-1, (self.num_heads, -1)).permute(1, 2, 0, 3) for x in projected)
         else:
             q, k, v = (x.unflatten(-1, (self.num_heads, -1)).transpose(1, 2) for x in projected)
-        allowed, added = self._masks(attn_mask, key_padding_mask, q.shape[0])
+        allowed, added = self._masks(attn_mask, key_padding_mask, q)
         causal = is_causal and attn_mask is None
         if self.bias_k is not None and self.bias_v is not None:
             if causal:
@@ -316,7 +316,7 @@ class Attention(nn.Module):
         if row_mass is not None:
             extra.setdefault("row_mass", row_mass)
         if added is not None:
-            extra["bias"] = sum_of(extra.get("bias"), added)
+            extra["bias"] = sum_of(extra.get("bias"), added, q.dtype)
         request = AuxRequest(coupling=True) if need_weights else None
         dropout = self.dropout if self.training else 0.0
         found = attention(q, k, v, allowed, dropout, causal, method=self.method, return_aux=request, **extra)
@@ -372,14 +372,16 @@ class Attention(nn.Module):
             raise TypeError(f"{name} has type {x.dtype}, but the module's weights have {kind}")
 
     def _masks(
-        self, attn_mask: Tensor | None, padding: Tensor | None, batch: int
+        self, attn_mask: Tensor | None, padding: Tensor | None, q: Tensor
     ) -> tuple[Tensor | None, Tensor | None]:
         """Both masks as one boolean (True takes part) and one that is added."""
         allowed: Tensor | None = None
         added: Tensor | None = None
         masks = []
         if attn_mask is not None:
-            attn_mask = attn_mask.unflatten(0, (batch, self.num_heads)) if attn_mask.dim() == 3 else attn_mask
+            attn_mask = (
+                attn_mask.unflatten(0, (q.shape[0], self.num_heads)) if attn_mask.dim() == 3 else attn_mask
+            )
             masks.append(attn_mask)
         if padding is not None:
             masks.append(padding[:, None, None, :])
@@ -398,7 +400,7 @@ class Attention(nn.Module):
                 finite = ~torch.isneginf(mask)
                 allowed = finite if allowed is None else allowed & finite
                 mask = mask.masked_fill(~finite, 0.0)
-            added = sum_of(added, mask)
+            added = sum_of(added, mask, q.dtype)
         return allowed, added
 
     def extra_repr(self) -> str:

@@ -537,6 +537,30 @@ def test_a_mask_with_a_gradient_is_added_in_four_bytes(kind: torch.dtype) -> Non
         assert gradient.dtype == kind and gradient.isfinite().all()
 
 
+@pytest.mark.parametrize("narrow", [torch.float32, torch.float16, torch.bfloat16])
+def test_a_mask_with_a_gradient_is_added_in_the_type_of_the_scores(narrow: torch.dtype) -> None:
+    """Beside queries in f64, both were added in f32. The least number of their own type stays a -inf."""
+    generator = torch.Generator().manual_seed(5)
+    q, k, v = (torch.randn(1, 2, 6, 4, generator=generator, dtype=torch.float64) for _ in range(3))
+    mask, bias = (torch.randn(6, 6, generator=generator).to(kind) for kind in (torch.float32, narrow))
+    bias[1:3, 0] = torch.finfo(narrow).min
+    mask[3:5, 1] = torch.finfo(torch.float32).min
+    forbids = torch.zeros(6, 6, dtype=torch.bool)
+    forbids[1:3, 0], forbids[3:5, 1] = True, True
+    summed = (mask.double() + bias.double()).masked_fill(forbids, -torch.inf)
+    for method in ("softmax", "softmax/exact", "entmax:1.5/capped:1.5"):
+        wanted = otattn.attention(q, k, v, summed, method=method)
+        found = otattn.attention(q, k, v, mask.clone().requires_grad_(), bias=bias, method=method)
+        assert (found - wanted).abs().max() <= 2.0**-48 * v.abs().max() * 6, method
+    torch.manual_seed(1)
+    layer = otattn.nn.Attention(8, 2, batch_first=True, method="softmax/exact", dtype=torch.float64)
+    x, padding = q.reshape(2, 3, 8), torch.zeros(2, 3, dtype=narrow)
+    padding[0, 0] = 0.3
+    added = padding[:, None].double() + mask[3:, 3:].double()
+    wanted = layer(x, x, x, attn_mask=added.repeat_interleave(2, 0))[0]
+    assert (layer(x, x, x, padding, attn_mask=mask[3:, 3:])[0] - wanted).abs().max() <= 2.0**-44
+
+
 def test_the_old_exporter_of_onnx_names_the_operator() -> None:
     """A module that was called before is no constant in its graph, which ONNX has no words for."""
     module = otattn.nn.Attention(8, 2, batch_first=True, method="softmax/capped:2").eval()
