@@ -102,6 +102,13 @@ ota_status ota_reader_real(ota_reader *r, const char *key, double *out) {
     return ota_reader_number(r, key, ota_reader_value(r, key), out);
 }
 
+/* Factors, caps, bases and the like: 0 stands for none, which null says. */
+static ota_status read_positive(ota_reader *r, const char *key, const json_t *value, double *out) {
+    const ota_status status = ota_reader_number(r, key, value, out);
+    if (status != OTA_OK || value == NULL || *out > 0) return status;
+    return ota_reader_refuse(r, key, "must be above 0");
+}
+
 ota_status ota_reader_key(ota_reader *r, const ota_config_key *key, ota_config *config) {
     const char *name = key->hub;
     const json_t *value = name != NULL ? ota_reader_value(r, name) : NULL;
@@ -125,8 +132,8 @@ ota_status ota_reader_key(ota_reader *r, const ota_config_key *key, ota_config *
     }
     case OTA_KEY_REAL_OR_NULL:
         if (null) *(double *)field = 0;
-        return ota_reader_number(r, name, value, field);
-    case OTA_KEY_REAL: return ota_reader_number(r, name, value, field);
+        return read_positive(r, name, value, field);
+    case OTA_KEY_REAL: return read_positive(r, name, value, field);
     case OTA_KEY_INTEGER_OR_NULL:
         if (null) *(int64_t *)field = 0;
         return value == NULL ? OTA_OK : read_integer(r, name, value, key, field);

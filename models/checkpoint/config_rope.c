@@ -9,23 +9,25 @@ enum {
     OF_LLAMA3 = 1 << OTA_ROPE_LLAMA3,
     OF_YARN = 1 << OTA_ROPE_YARN,
     OF_LONG = 1 << OTA_ROPE_LONG,
-    OF_DYNAMIC = 1 << OTA_ROPE_DYNAMIC
+    OF_DYNAMIC = 1 << OTA_ROPE_DYNAMIC,
+    BY_CONTEXT = OF_LLAMA3 | OF_YARN | OF_LONG /* kinds that depend on the original context */
 };
 
 static const struct {
     const char *key;
     size_t offset; /* in ota_rope_scaling */
     unsigned kinds;
+    bool positive; /* 0 stands for a number that is not said, so it cannot be said */
 } scaling_numbers[] = {
     {"factor", offsetof(ota_rope_scaling, factor),
-     OF_LINEAR | OF_LLAMA3 | OF_YARN | OF_LONG | OF_DYNAMIC},
-    {"low_freq_factor", offsetof(ota_rope_scaling, low), OF_LLAMA3},
-    {"high_freq_factor", offsetof(ota_rope_scaling, high), OF_LLAMA3},
-    {"beta_slow", offsetof(ota_rope_scaling, low), OF_YARN},
-    {"beta_fast", offsetof(ota_rope_scaling, high), OF_YARN},
-    {"attention_factor", offsetof(ota_rope_scaling, attention), OF_YARN | OF_LONG},
-    {"mscale", offsetof(ota_rope_scaling, scale), OF_YARN},
-    {"mscale_all_dim", offsetof(ota_rope_scaling, scale_all), OF_YARN},
+     OF_LINEAR | OF_LLAMA3 | OF_YARN | OF_LONG | OF_DYNAMIC, true},
+    {"low_freq_factor", offsetof(ota_rope_scaling, low), OF_LLAMA3, true},
+    {"high_freq_factor", offsetof(ota_rope_scaling, high), OF_LLAMA3, true},
+    {"beta_slow", offsetof(ota_rope_scaling, low), OF_YARN, true},
+    {"beta_fast", offsetof(ota_rope_scaling, high), OF_YARN, true},
+    {"attention_factor", offsetof(ota_rope_scaling, attention), OF_YARN | OF_LONG, true},
+    {"mscale", offsetof(ota_rope_scaling, scale), OF_YARN, false},
+    {"mscale_all_dim", offsetof(ota_rope_scaling, scale_all), OF_YARN, false},
 };
 
 /* A number that the kind is not stretched by must be none or 1. */
@@ -37,8 +39,10 @@ static ota_status read_scaling_numbers(ota_reader *r, const char *object,
         const ota_status status = ota_reader_real(r, key, &number);
         if (status != OTA_OK) return status;
         if ((scaling_numbers[k].kinds >> scaling->kind & 1) != 0) {
-            if (ota_reader_value(r, key) != NULL)
-                *(double *)((char *)scaling + scaling_numbers[k].offset) = number;
+            const bool said = ota_reader_value(r, key) != NULL;
+            if (said && scaling_numbers[k].positive && !(number > 0))
+                return ota_reader_refuse(r, key, "must be above 0");
+            if (said) *(double *)((char *)scaling + scaling_numbers[k].offset) = number;
             continue;
         }
         if (number == 0 || number == 1) continue;
@@ -160,12 +164,21 @@ ota_status ota_reader_rope(ota_reader *r, const ota_architecture *architecture,
                  *older = ota_reader_value(r, "rope_scaling");
     if (holds_any(newer) && holds_any(older) && !json_equal(newer, older))
         return ota_reader_refuse(r, "rope_scaling", "differs from \"rope_parameters\" beside it");
-    if (config->rope.scaling.original == 0)
-        config->rope.scaling.original = (double)config->sizes[OTA_SIZE_POSITIONS];
-    const rope_target all = {&config->rope.scaling, &config->rope.base, &config->rope.share};
-    const ota_status status = read_rope_object(r, "rope_scaling", architecture, all);
+    ota_rope_scaling *scaling = &config->rope.scaling;
+    const double outside = scaling->original;
+    if (outside == 0) scaling->original = (double)config->sizes[OTA_SIZE_POSITIONS];
+    const rope_target all = {scaling, &config->rope.base, &config->rope.share};
+    ota_status status = read_rope_object(r, "rope_scaling", architecture, all);
     if (status != OTA_OK) return status;
-    return ota_architecture_has(architecture, OTA_ARCH_TWO_ROPES)
-               ? read_two_ropes(r, architecture, config)
-               : read_rope_object(r, "rope_parameters", architecture, all);
+    status = ota_architecture_has(architecture, OTA_ARCH_TWO_ROPES)
+                 ? read_two_ropes(r, architecture, config)
+                 : read_rope_object(r, "rope_parameters", architecture, all);
+    if (status != OTA_OK || outside == 0 || (1u << scaling->kind & BY_CONTEXT) == 0) return status;
+    /* transformers takes the one outside, and the class's own where there is none. */
+    if (scaling->original < outside || scaling->original > outside)
+        return ota_refuse_at(r->error, r->path, 0,
+                             "the original context is %.17g in the object about rotary positions, "
+                             "and %.17g outside of it",
+                             scaling->original, outside);
+    return OTA_OK;
 }

@@ -71,7 +71,9 @@ static ota_status read_float(const pair_reader *r, const ota_gguf_pair *pair, co
                              name);
     memcpy(&value, r->gguf->shard.map + pair->offset, sizeof value);
     *out = (double)value;
-    return OTA_OK;
+    if (isfinite(value) && value >= 0) return OTA_OK;
+    return ota_refuse_at(r->error, r->gguf->shard.path, pair->offset,
+                         "\"%s\" must be a finite number, 0 or more", name);
 }
 
 static ota_status read_truth(const pair_reader *r, const ota_gguf_pair *pair, const char *name,

@@ -38,19 +38,21 @@ bool ota_rope_named(const char *word, ota_rope_kind *kind) {
 
 const char *ota_rope_fault(const ota_rope_scaling *scaling) {
     if (scaling->kind == OTA_ROPE_PLAIN) return NULL;
+    const bool is_long = scaling->kind == OTA_ROPE_LONG;
     /* longrope's is the ratio of the two contexts where it is not said. */
-    if (scaling->kind == OTA_ROPE_LONG && scaling->factor == 0) return NULL;
-    if (!(scaling->factor >= 1 && scaling->factor <= 1e6)) return "\"factor\" must lie in 1 to 1e6";
+    if (!(is_long && scaling->factor == 0) && !(scaling->factor >= 1 && scaling->factor <= 1e6))
+        return "\"factor\" must lie in 1 to 1e6";
     if (scaling->kind == OTA_ROPE_LINEAR || scaling->kind == OTA_ROPE_DYNAMIC) return NULL;
-    if (scaling->kind != OTA_ROPE_LONG &&
-        !(scaling->low > 0 && scaling->high > scaling->low && scaling->high <= 1e6))
+    if (!is_long && !(scaling->low > 0 && scaling->high > scaling->low && scaling->high <= 1e6))
         return scaling->kind == OTA_ROPE_YARN
                    ? "\"beta_slow\" and \"beta_fast\" must be positive and rise"
                    : "\"low_freq_factor\" and \"high_freq_factor\" must be positive and rise";
     if (!(scaling->attention >= 0 && scaling->attention <= 1e3))
         return "\"attention_factor\" must lie in 0 to 1000";
-    if (!(scaling->original >= 1 && scaling->original <= 1e9))
-        return "\"original_max_position_embeddings\" must lie in 1 to 1e9";
+    /* longrope divides by its logarithm. */
+    if (!(scaling->original >= (is_long ? 2 : 1) && scaling->original <= 1e9))
+        return is_long ? "\"original_max_position_embeddings\" must lie in 2 to 1e9"
+                       : "\"original_max_position_embeddings\" must lie in 1 to 1e9";
     return NULL;
 }
 

@@ -677,6 +677,56 @@ def test_text_of_a_model_that_sees_images(tmp_path: Path) -> None:
     assert b'"text_scale" is no key' in run(tmp_path, "info", "model").stderr
 
 
+def test_rotary_numbers_that_would_pass_for_none(tmp_path: Path) -> None:
+    """A 0 that is said is not one that is not said; an original context may be said twice, and differ."""
+    longer = {"rope_type": "longrope", "short_factor": [1.0] * 4, "long_factor": [2.0] * 4, "factor": 2.0}
+    yarn = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 16}
+    sizes = {"hidden_size": 16, "num_attention_heads": 2, "num_key_value_heads": 1}
+    for name in ("llama", "phi3"):
+        make_model(tmp_path / name, name, 1, **sizes, rope_parameters={"rope_theta": 90.0})
+    for name, rope, outside, part in (
+        ("llama", longer | {"factor": 0.0}, None, '"factor": must be above 0'),
+        ("llama", longer | {"attention_factor": 0.0}, None, '"attention_factor": must be above 0'),
+        ("llama", yarn | {"attention_factor": 0}, None, '"attention_factor": must be above 0'),
+        ("llama", yarn | {"attention_factor": 1.0}, None, ""),
+        ("llama", longer | {"original_max_position_embeddings": 1}, None, "must lie in 2 to 1e9"),
+        ("phi3", longer | {"factor": None}, 1, "must lie in 2 to 1e9"),
+        ("phi3", longer | {"original_max_position_embeddings": 32}, 48, "is 32 in the object"),
+        ("phi3", longer | {"original_max_position_embeddings": 32}, None, "and 4096 outside of it"),
+        ("phi3", longer | {"original_max_position_embeddings": 32}, 32, ""),
+        ("phi3", longer, 32, ""),
+    ):
+        path = tmp_path / name / "config.json"
+        settings = json.loads(path.read_text())
+        settings.pop("original_max_position_embeddings", None)
+        own = {} if outside is None else {"original_max_position_embeddings": outside}
+        path.write_text(json.dumps(settings | {"rope_parameters": {"rope_theta": 90.0, **rope}} | own))
+        done = run(tmp_path, "info", name)
+        assert done.returncode == (4 if part else 0) and part in done.stderr.decode(), (rope, done)
+
+
+def test_factors_that_would_pass_for_none(tmp_path: Path) -> None:
+    """A factor of 0 was taken for 1 or for what is usual, and one below 0 like that."""
+    for name in ("granite", "gemma2"):
+        make_model(tmp_path / name, name, 1, rope_parameters={"rope_theta": 90.0})
+    for name, key, number in (
+        ("granite", "attention_multiplier", 0.0),
+        ("granite", "attention_multiplier", -0.5),
+        ("granite", "embedding_multiplier", 0),
+        ("granite", "residual_multiplier", 0.0),
+        ("granite", "logits_scaling", -1.0),
+        ("granite", "rms_norm_eps", 0.0),
+        ("gemma2", "attn_logit_softcapping", 0.0),
+        ("gemma2", "final_logit_softcapping", -2.0),
+    ):
+        path = tmp_path / name / "config.json"
+        settings = json.loads(path.read_text())
+        path.write_text(json.dumps(settings | {key: number}))
+        done = run(tmp_path, "info", name)
+        path.write_text(json.dumps(settings))
+        assert done.returncode == 4 and f'"{key}": must be above 0' in done.stderr.decode(), (key, done)
+
+
 def test_buckets_that_are_none(tmp_path: Path) -> None:
     make_model(tmp_path / "model", "t5", 1)
     path = tmp_path / "model" / "config.json"
