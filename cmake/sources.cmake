@@ -57,6 +57,7 @@ set(OTATTN_BATCH_HEADERS
 
 set(OTATTN_BATCH_SOURCES
     src/batches/assignment.c
+    src/batches/assignment_batch.c
     src/batches/assignment_bound.c
     src/batches/assignment_search.c
     src/batches/bottleneck.c

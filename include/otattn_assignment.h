@@ -89,7 +89,11 @@ OTA_API ota_status ota_assign(ota_assigner *assigner, const ota_assignments *bat
 
 /* One matrix of costs as problem 0 of ota_assignments, and its `wanted` cheapest matchings (dearest, where `maximize`): by
  * rising cost, of equal ones in an order that is always the same. Its memory grows with `wanted` times rows and columns.
- * Sums are right to rounding of the largest cost that is used. */
+ * Sums are right to rounding of the largest cost that is used.
+ *
+ * Or `count` of them, laid out as in ota_assignments, whose outputs lie one problem behind the other. With `limited` pairs
+ * that cost `cost_limit` or more stay apart and every pair that is left out costs the limit, which counts in the order but not
+ * in `value`: matchings that leave out different pairs are different ones. Not with `maximize`. */
 typedef struct ota_ranked_assignments {
     size_t size; /* sizeof(ota_ranked_assignments) */
     int64_t rows, columns;
@@ -107,17 +111,32 @@ typedef struct ota_ranked_assignments {
     /* out [wanted]: no matching costs less but those before (more, where `maximize`), by code of its own from costs and
        prices: a search that is let go on holds no more than `wanted` parts of all matchings, whose bounds these are */
     double *bound;
-    int64_t *found; /* out [1]: how many there are, `wanted` at most */
+    int64_t *found; /* out [count]: how many there are, `wanted` at most */
+
+    int64_t count; /* 0: 1 */
+    int64_t problem_stride;
+    const int64_t *rows_of, *columns_of, *offsets; /* [count] each; all three or none */
+    int limited;
+    double cost_limit;
+    int64_t *pairs; /* out [count][wanted]: how many pairs each has; behind the last of them -1 */
+    ota_status *status; /* out [count] */
+    int threads; /* 0: the CPUs this process may use; problems go to threads, one alone to none */
+    const ota_executor *executor; /* NULL: own threads */
 } ota_ranked_assignments;
 
-/* The cheapest matchings of one matrix, by rising cost. OTA_OK, where there are fewer than wanted, too; otherwise as
- * ota_assign. Where it is cancelled or late, what was found until then is there. */
+/* The cheapest matchings of a matrix, or of each of many, by rising cost. OTA_OK, where there are fewer than wanted, too;
+ * otherwise as ota_assign. Where it is cancelled or late, what was found until then is there. */
 OTA_API ota_status ota_assign_ranked(const ota_ranked_assignments *problem, ota_error *error);
 
 /* One matrix of costs as problem 0 of ota_assignments, and a matching of min(rows, columns) pairs whose dearest pair is as
  * cheap as can be (whose cheapest pair is as dear, where `maximize`). Its proof are marks: of the shorter side (rows, where
  * there are as many) more are marked than of the longer one, so that no matching has all of them among marked ones, and no
- * pair of a marked one of the shorter side and one of the longer side that is not marked costs less than `bound`. */
+ * pair of a marked one of the shorter side and one of the longer side that is not marked costs less than `bound`.
+ *
+ * Or `count` of them, laid out as in ota_assignments, whose outputs lie one problem behind the other. With `limited` pairs
+ * that cost `cost_limit` or more stay apart: as many others as fit together are matched, their dearest as cheap as can be.
+ * Then more are marked by more than the pairs that are left out; and every pair below the limit has a row or a column that is
+ * covered, as many as there are pairs, so that no matching has more. Not with `maximize`. */
 typedef struct ota_bottleneck {
     size_t size; /* sizeof(ota_bottleneck) */
     int64_t rows, columns;
@@ -128,14 +147,28 @@ typedef struct ota_bottleneck {
     const int *cancel;   /* as in ota_options */
     int64_t deadline_ns; /* as in ota_options */
 
-    int64_t *pair_row, *pair_column; /* out [min(rows, columns)]: by rising row */
-    double *value; /* out [1]: the cost of the dearest pair; -inf of none (inf where `maximize`) */
-    double *bound; /* out [1]: what the marks prove, by code of its own: the value */
+    /* out [min(rows, columns)]: by rising row; with a limit -1 behind the last pair, without a matching all -1 */
+    int64_t *pair_row, *pair_column;
+    double
+        *value; /* out [count]: the cost of the dearest pair; -inf of none (inf where `maximize`) */
+    double *bound; /* out [count]: what the marks prove, by code of its own: the value */
     uint8_t *row_marked, *column_marked; /* out [rows], [columns]: 1 or 0 */
+
+    int64_t count; /* 0: 1 */
+    int64_t problem_stride;
+    const int64_t *rows_of, *columns_of, *offsets; /* [count] each; all three or none */
+    int limited;
+    double cost_limit;
+    int64_t *pairs; /* out [count]: how many pairs */
+    int64_t
+        *pairs_bound; /* out [count]: what the covered lines prove, by code of its own: `pairs` */
+    uint8_t *row_covered, *column_covered; /* out [rows], [columns]: 1 or 0 */
+    ota_status *status;                    /* out [count] */
+    int threads; /* 0: the CPUs this process may use; problems go to threads, one alone to none */
+    const ota_executor *executor; /* NULL: own threads */
 } ota_bottleneck;
 
-/* The matching of one matrix whose dearest pair is the cheapest. Statuses as of ota_assign; nothing is written but under
- * OTA_OK. */
+/* The matching of a matrix, or of each of many, whose dearest pair is the cheapest. Statuses as of ota_assign. */
 OTA_API ota_status ota_assign_bottleneck(const ota_bottleneck *problem, ota_error *error);
 
 #ifdef __cplusplus

@@ -6,6 +6,7 @@ import ctypes
 import functools
 import math
 import struct
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeAlias, overload
 
@@ -148,7 +149,7 @@ def matrix_of_costs(name: str, x: Any, dimensions: tuple[int, ...]) -> Any:
     return found
 
 
-def _limit_of(cost_limit: float | None, maximize: bool) -> float:
+def limit_of(cost_limit: float | None, maximize: bool) -> float:
     limit = math.inf if cost_limit is None else number("cost_limit", cost_limit)
     if limit == -math.inf:
         raise ValueError(f"cost_limit is {limit}, wanted a number or inf")
@@ -244,17 +245,22 @@ def _one(cost: Any, maximize: bool, limit: float, certificate: bool) -> tuple[An
     return i, j, _certificates(own, maximize, limit, min(cost.shape))
 
 
-def _ragged(matrices: list[Any], maximize: bool, limit: float, certificate: bool) -> list[tuple[Any, ...]]:
+def one_behind_the_other(matrices: list[Any]) -> tuple[Any, Any, Any, Any]:
+    """The costs in one array, how many rows and columns each has, and where it begins."""
     kind = np.result_type(*(x.dtype for x in matrices)) if matrices else np.dtype(np.float64)
     shapes = np.array([x.shape for x in matrices], _INT).reshape(-1, 2)
     rows, columns = np.ascontiguousarray(shapes[:, 0]), np.ascontiguousarray(shapes[:, 1])
     flat = np.concatenate([x.ravel() for x in matrices], dtype=kind) if matrices else np.empty(0, kind)
-    offsets = np.cumsum(rows * columns) - rows * columns
+    return flat, rows, columns, np.cumsum(rows * columns) - rows * columns
+
+
+def _ragged(matrices: list[Any], maximize: bool, limit: float, certificate: bool) -> list[tuple[Any, ...]]:
+    flat, rows, columns, offsets = one_behind_the_other(matrices)
     wanted = (*_PAIRS, "pairs", *(_PROOF if certificate else ()))
     found = solve_ragged(flat, rows, columns, offsets, wanted, maximize, limit)
     answers: list[tuple[Any, ...]] = []
     begin, row, column = 0, 0, 0
-    for k, (n, m) in enumerate(shapes.tolist()):
+    for k, (n, m) in enumerate(zip(rows.tolist(), columns.tolist(), strict=True)):
         end = begin + found["pairs"][k]
         answer: tuple[Any, ...] = (found["pair_row"][begin:end], found["pair_column"][begin:end])
         if certificate:
@@ -481,11 +487,11 @@ def linear_sum_assignment(
         pairs = _native.assign(cost_matrix, maximize, cost_limit, False)
         if pairs is not None:
             return pairs
-    limit = _limit_of(cost_limit, maximize)
+    limit = limit_of(cost_limit, maximize)
     if is_torch(cost_matrix):
-        is_watched, by_operator = _torch_ways()
+        is_watched, operators = torch_operators()
         if is_watched() and rows is columns is None and not certificate and cost_matrix.ndim in (2, 3):
-            return by_operator(cost_matrix, maximize, cost_limit)
+            return operators.by_operator(cost_matrix, maximize, cost_limit)
         return from_torch(cost_matrix, maximize, rows, columns, cost_limit, certificate)
     if rows is not None or columns is not None:
         if rows is None or columns is None:
@@ -509,17 +515,28 @@ def linear_sum_assignment(
 
 
 @functools.lru_cache(maxsize=1)
-def _torch_ways() -> tuple[Any, Any]:
-    from ._torch_assignment import by_operator
+def torch_operators() -> tuple[Any, Any]:
+    from . import _torch_assignment
     from ._torch_watch import is_watched
 
-    return is_watched, by_operator
+    return is_watched, _torch_assignment
 
 
 def from_torch(
     cost: Any, maximize: bool, rows: Any, columns: Any, limit: float | None, certificate: bool
 ) -> Any:
-    """The same of tensors: NumPy's views of them, or of a GPU's copy, and tensors back on their device."""
+    """The same of tensors."""
+    sizes = [x if x is None or not is_torch(x) else x.detach().cpu().numpy() for x in (rows, columns)]
+    return by_arrays(
+        cost,
+        lambda given: linear_sum_assignment(
+            given, maximize, rows=sizes[0], columns=sizes[1], cost_limit=limit, certificate=certificate
+        ),
+    )
+
+
+def by_arrays(cost: Any, call: Callable[[Any], Any]) -> Any:
+    """What a call gives of NumPy's views of tensors, or of a GPU's copy: tensors on their device."""
     import torch
 
     first = cost[0] if isinstance(cost, list) else cost
@@ -534,20 +551,15 @@ def from_torch(
             x = x.float()
         return (x if away is None else x.cpu()).numpy()
 
-    given = [seen(x) for x in cost] if isinstance(cost, list) else seen(cost)
-    sizes = [x if x is None or not is_torch(x) else x.detach().cpu().numpy() for x in (rows, columns)]
-    found = linear_sum_assignment(
-        given, maximize, rows=sizes[0], columns=sizes[1], cost_limit=limit, certificate=certificate
-    )
-
     def back(x: Any) -> Any:
         if isinstance(x, np.ndarray):
             x = torch.from_numpy(x)
             return x if away is None else x.to(away)
         if isinstance(x, (list, tuple)):
-            return type(x)(back(part) for part in x)
+            parts = [back(part) for part in x]
+            return type(x)(*parts) if hasattr(x, "_fields") else type(x)(parts)
         if isinstance(x, AssignmentCertificate):
             return AssignmentCertificate(*(back(getattr(x, name)) for name in x.__dataclass_fields__))
         return x
 
-    return back(found)
+    return back(call([seen(x) for x in cost] if isinstance(cost, list) else seen(cost)))

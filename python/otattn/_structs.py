@@ -1173,6 +1173,17 @@ class RankedAssignments(ctypes.Structure):
         ("value", ctypes.c_void_p),
         ("bound", ctypes.c_void_p),
         ("found", ctypes.c_void_p),
+        ("count", ctypes.c_int64),
+        ("problem_stride", ctypes.c_int64),
+        ("rows_of", ctypes.c_void_p),
+        ("columns_of", ctypes.c_void_p),
+        ("offsets", ctypes.c_void_p),
+        ("limited", ctypes.c_int),
+        ("cost_limit", ctypes.c_double),
+        ("pairs", ctypes.c_void_p),
+        ("status", ctypes.c_void_p),
+        ("threads", ctypes.c_int),
+        ("executor", ctypes.c_void_p),
     )
 
 
@@ -1194,6 +1205,20 @@ class Bottleneck(ctypes.Structure):
         ("bound", ctypes.c_void_p),
         ("row_marked", ctypes.c_void_p),
         ("column_marked", ctypes.c_void_p),
+        ("count", ctypes.c_int64),
+        ("problem_stride", ctypes.c_int64),
+        ("rows_of", ctypes.c_void_p),
+        ("columns_of", ctypes.c_void_p),
+        ("offsets", ctypes.c_void_p),
+        ("limited", ctypes.c_int),
+        ("cost_limit", ctypes.c_double),
+        ("pairs", ctypes.c_void_p),
+        ("pairs_bound", ctypes.c_void_p),
+        ("row_covered", ctypes.c_void_p),
+        ("column_covered", ctypes.c_void_p),
+        ("status", ctypes.c_void_p),
+        ("threads", ctypes.c_int),
+        ("executor", ctypes.c_void_p),
     )
 
 

@@ -1,4 +1,4 @@
-"""`linear_sum_assignment` of a tensor as the operator assign, for whoever looks on at torch's operators."""
+"""Assignments of a tensor as the operators assign, ranked, bottleneck, for whoever looks on at operators."""
 
 from __future__ import annotations
 
@@ -9,10 +9,13 @@ import torch
 from torch import Tensor
 
 from . import _torch  # noqa: F401  (defines the library of operators)
-from ._assignment import from_torch
+from ._assignment import by_arrays, from_torch
+from ._ranked import BottleneckAssignment, RankedAssignments, bottleneck_assignment, k_best_assignments
 
 _library = torch.library.Library("otattn", "FRAGMENT")
 _library.define("assign(Tensor cost, bool maximize, float? limit) -> Tensor[]")
+_library.define("ranked(Tensor cost, int k, bool maximize, float? limit, bool certificate) -> Tensor[]")
+_library.define("bottleneck(Tensor cost, bool maximize, float? limit) -> Tensor[]")
 
 
 def _assign(cost: Tensor, maximize: bool, limit: float | None) -> list[Tensor]:
@@ -29,13 +32,72 @@ def _fake(cost: Tensor, maximize: bool, limit: float | None) -> list[Tensor]:
     return [cost.new_empty((*batch, pairs), dtype=torch.int64) for _ in range(2)]
 
 
-for _device in ("CPU", "CUDA"):
-    _library.impl("assign", _assign, _device)
-torch.library.register_fake("otattn::assign", _fake, lib=_library)
+def _ranked(cost: Tensor, k: int, maximize: bool, limit: float | None, certificate: bool) -> list[Tensor]:
+    found = by_arrays(
+        cost, lambda x: k_best_assignments(x, k, maximize, cost_limit=limit, certificate=certificate)
+    )
+    made = [found.rows, found.columns, found.value]
+    if certificate:
+        made.append(found.bound)
+    return made if cost.dim() == 2 else [*made, found.found]
+
+
+def _ranked_fake(
+    cost: Tensor, k: int, maximize: bool, limit: float | None, certificate: bool
+) -> list[Tensor]:
+    del k, maximize, limit
+    *batch, rows, columns = cost.shape
+    # How many there are depends on the costs.
+    found = torch.library.get_ctx().new_dynamic_size(min=0)
+    pairs: Any = torch.sym_min(rows, columns)
+    made = [cost.new_empty((*batch, found, pairs), dtype=torch.int64) for _ in range(2)]
+    made += [cost.new_empty((*batch, found), dtype=torch.float64) for _ in range(1 + certificate)]
+    return [*made, cost.new_empty(batch, dtype=torch.int64)] if batch else made
+
+
+def _bottleneck(cost: Tensor, maximize: bool, limit: float | None) -> list[Tensor]:
+    found = by_arrays(cost, lambda x: bottleneck_assignment(x, maximize, cost_limit=limit))
+    if cost.dim() == 3:
+        return list(found)
+    numbers = torch.tensor(found[2:4], dtype=torch.float64, device=cost.device)
+    return [*found[:2], numbers[0].clone(), numbers[1].clone(), *found[4:]]
+
+
+def _bottleneck_fake(cost: Tensor, maximize: bool, limit: float | None) -> list[Tensor]:
+    *batch, rows, columns = cost.shape
+    made = _fake(cost, maximize, limit)
+    made += [cost.new_empty(batch, dtype=torch.float64) for _ in range(2)]
+    sizes = (rows, columns, rows, columns)
+    return made + [cost.new_empty((*batch, size), dtype=torch.bool) for size in sizes]
+
+
+for _name, _function, _of in (
+    ("assign", _assign, _fake),
+    ("ranked", _ranked, _ranked_fake),
+    ("bottleneck", _bottleneck, _bottleneck_fake),
+):
+    for _device in ("CPU", "CUDA"):
+        _library.impl(_name, _function, _device)
+    torch.library.register_fake(f"otattn::{_name}", _of, lib=_library)
 
 
 def by_operator(cost: Tensor, maximize: bool, limit: Any) -> tuple[Tensor, ...]:
     """Rows and columns of the pairs."""
-    if limit is not None and limit == math.inf:
-        limit = None
-    return tuple(torch.ops.otattn.assign(cost.detach(), maximize, limit))
+    return tuple(torch.ops.otattn.assign(cost.detach(), maximize, _limit(limit)))
+
+
+def _limit(limit: Any) -> float | None:
+    return None if limit is None or limit == math.inf else limit
+
+
+def ranked_by_operator(
+    cost: Tensor, k: int, maximize: bool, limit: float, certificate: bool
+) -> RankedAssignments:
+    made = torch.ops.otattn.ranked(cost.detach(), k, maximize, _limit(limit), certificate)
+    found = made[-1] if cost.dim() == 3 else made[2].shape[0]
+    rows, columns, value = made[:3]
+    return RankedAssignments(rows, columns, value, made[3] if certificate else None, found)
+
+
+def bottleneck_by_operator(cost: Tensor, maximize: bool, limit: float) -> BottleneckAssignment:
+    return BottleneckAssignment(*torch.ops.otattn.bottleneck(cost.detach(), maximize, _limit(limit)))

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from . import _native
-from ._assignment import _limit_of, matrix_of_costs, solve_equal
+from ._assignment import limit_of, matrix_of_costs, solve_equal
 from ._shapes import dense as dense_array
 from ._threads import threads
 
@@ -80,7 +80,7 @@ def lapjv(cost: Any, extend_cost: bool = False, cost_limit: float = np.inf, retu
     >>> lap.lapjv([[1.0, 9.0, 5.0], [8.0, 2.0, 9.0]], extend_cost=True)
     (3.0, array([0, 1], dtype=int32), array([ 0,  1, -1], dtype=int32))
     """
-    limit = _limit_of(cost_limit, False)
+    limit = limit_of(cost_limit, False)
     matrix = _cost(cost, 2, extend_cost, limit)
     maps = _native.assign(matrix, False, limit, True)
     if maps is not None:
@@ -105,7 +105,7 @@ def lapjvx(cost: Any, extend_cost: bool = False, cost_limit: float = np.inf, ret
     ValueError
         As `lapjv`.
     """
-    limit = _limit_of(cost_limit, False)
+    limit = limit_of(cost_limit, False)
     matrix = _cost(cost, 2, extend_cost, limit)
     totals, rows, columns = _batch(matrix[None], limit)
     return (float(totals[0]), rows[0], columns[0]) if return_cost else (rows[0], columns[0])
@@ -150,7 +150,7 @@ def lapjvx_batch(
         Only with `return_cost`.
     rows_list, cols_list : lists of B arrays
     """
-    limit = _limit_of(cost_limit, False)
+    limit = limit_of(cost_limit, False)
     matrix = _cost(costs, 3, extend_cost, limit)
     with _threads(n_threads):
         found = _batch(matrix, limit)
@@ -284,7 +284,7 @@ def lapjvr_batch(
         if not isinstance(word, str) or word not in known:
             given = repr(word) if isinstance(word, str) else f"a {type(word).__name__}"
             raise ValueError(f"{name} is {given}, wanted one of {', '.join(known)}")
-    limit = _limit_of(cost_limit, False)
+    limit = limit_of(cost_limit, False)
     matrix = _cost(costs, 3, extend_cost, limit)
     with _threads(n_threads):
         found = solve_equal(matrix, ("pair_row", "pair_column", "pairs", "value"), False, limit)

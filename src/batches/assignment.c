@@ -34,7 +34,8 @@ struct ota_assigner {
     needs has;
     ota_assign_worker *workers;
     int threads;
-    int64_t *places, room; /* [3][room] where outputs of a ragged batch begin */
+    int64_t *places,
+        room; /* [3][count], of room for [3][room]: where outputs of a ragged batch begin */
 };
 
 /* ---- the assigner --------------------------------------------------------------------------- */
@@ -139,44 +140,8 @@ typedef struct job {
     ota_settings settings; /* for the watch */
     double limit;
     int64_t chunk;
-    const int64_t *row_place, *column_place, *pair_place; /* ragged, or NULL */
+    const int64_t *places; /* of a ragged batch, or NULL */
 } job;
-
-static int64_t rows_of(const ota_assignments *batch, int64_t p) {
-    return batch->rows_of != NULL ? batch->rows_of[p] : batch->rows;
-}
-
-static int64_t columns_of(const ota_assignments *batch, int64_t p) {
-    return batch->columns_of != NULL ? batch->columns_of[p] : batch->columns;
-}
-
-static ota_cost_view view_of(const job *work, int64_t p) {
-    const ota_assignments *batch = work->batch;
-    const bool ragged = batch->offsets != NULL;
-    const int64_t first = ragged ? batch->offsets[p] : p * batch->problem_stride;
-    return (ota_cost_view){.costs = (const char *)batch->costs +
-                                    first * (int64_t)ota_type_bytes(batch->type),
-                           .type = batch->type,
-                           .rows = rows_of(batch, p),
-                           .columns = columns_of(batch, p),
-                           .row_stride = ragged ? batch->columns_of[p] : batch->row_stride,
-                           .column_stride = ragged ? 1 : batch->column_stride,
-                           .sign = batch->maximize ? -1.0 : 1.0,
-                           .limit = work->limit};
-}
-
-/* Where problem p's outputs begin. */
-typedef struct place {
-    int64_t row, column, pair;
-} place;
-
-static place place_of(const job *work, int64_t p) {
-    const ota_assignments *batch = work->batch;
-    if (work->row_place != NULL)
-        return (place){work->row_place[p], work->column_place[p], work->pair_place[p]};
-    return (place){p * batch->rows, p * batch->columns,
-                   p * ota_int_min(batch->rows, batch->columns)};
-}
 
 static needs needs_of(const ota_assignments *batch, int64_t rows, int64_t columns) {
     const int64_t n = ota_int_min(rows, columns), m = ota_int_max(rows, columns);
@@ -193,68 +158,25 @@ static needs needs_of(const ota_assignments *batch, int64_t rows, int64_t column
                    .sides = m};
 }
 
-static ota_status check_shape(const ota_assignments *batch, int64_t p, needs *all,
-                              ota_error *error) {
-    const int64_t rows = rows_of(batch, p), columns = columns_of(batch, p);
-    size_t bytes;
-    if (rows < 0 || columns < 0 || (batch->offsets != NULL && batch->offsets[p] < 0)) {
-        return ota_fail(error, OTA_EINVAL, batch->offsets == NULL ? "rows" : "rows_of",
-                        "sizes and offsets are counts",
-                        "problem %" PRId64 " has %" PRId64 " rows and %" PRId64
-                        " columns, wanted none below 0, nor its offset",
-                        p, rows, columns);
-    }
-    if (rows > INT32_MAX - OTA_MATCH_LANES || columns > INT32_MAX - OTA_MATCH_LANES ||
-        !ota_size_product((const int64_t[]){rows, columns, 8, 4}, 4, &bytes)) {
-        return ota_fail(error, OTA_EOVERFLOW, "rows", "", "problem %" PRId64 " is too large", p);
-    }
-    const needs own = needs_of(batch, rows, columns);
-    if (own.search == SIZE_MAX)
-        return ota_fail(error, OTA_EOVERFLOW, "rows", "", "problem %" PRId64 " is too large", p);
-    (void)grows(all, &own);
-    return OTA_OK;
-}
-
-static ota_status check_places(const ota_assignments *batch, ota_error *error) {
-    const int given =
-        (batch->rows_of != NULL) + (batch->columns_of != NULL) + (batch->offsets != NULL);
-    if (given != 0 && given != 3) {
-        return ota_fail(error, OTA_EINVAL, "offsets", "give all three or none",
-                        "rows_of, columns_of and offsets are not all there");
-    }
-    if (batch->count < 0) {
-        return ota_fail(error, OTA_EINVAL, "count", "0 is fine", "count is %" PRId64, batch->count);
-    }
-    if (!ota_is_wide(batch->type)) return ota_wrong_type("costs", batch->type, "f64 or f32", error);
-    if (batch->limited && (batch->maximize || !(batch->cost_limit < INFINITY))) {
-        return ota_fail(error, OTA_EINVAL, "cost_limit", "give a number, and minimise",
-                        batch->maximize ? "cost_limit does not go with maximize"
-                                        : "cost_limit is %g",
-                        batch->cost_limit);
-    }
-    if (batch->bound != NULL && (batch->row_potential == NULL || batch->column_potential == NULL)) {
-        return ota_fail(error, OTA_EINVAL, "bound", "ask for both potentials, too",
-                        "bound is made of row_potential and column_potential, which are not there");
-    }
-    if (batch->costs != NULL && (uintptr_t)batch->costs % ota_type_bytes(batch->type) != 0)
-        return ota_fail(error, OTA_EALIGN, "costs", "", "costs is not aligned to its type");
-    return OTA_OK;
-}
-
 /* Checks every shape, makes room, and finds where outputs of a ragged batch begin. */
 static ota_status prepare(job *work, ota_error *error) {
     ota_assigner *assigner = work->assigner;
     const ota_assignments *batch = work->batch;
     const bool ragged = batch->offsets != NULL;
-    TRY(check_places(batch, error));
-    needs all = {0};
-    bool some = false;
-    for (int64_t p = 0; p < (ragged ? batch->count : ota_int_min(batch->count, 1)); p++) {
-        TRY(check_shape(batch, p, &all, error));
-        some |= rows_of(batch, p) > 0 && columns_of(batch, p) > 0;
+    TRY(ota_assignments_check(batch, error));
+    if (batch->bound != NULL && (batch->row_potential == NULL || batch->column_potential == NULL)) {
+        return ota_fail(error, OTA_EINVAL, "bound", "ask for both potentials, too",
+                        "bound is made of row_potential and column_potential, which are not there");
     }
-    if (some && batch->costs == NULL)
-        return ota_fail(error, OTA_EINVAL, "costs", "give the matrices", "costs is NULL");
+    needs all = {0};
+    for (int64_t p = 0; p < (ragged ? batch->count : ota_int_min(batch->count, 1)); p++) {
+        const needs own =
+            needs_of(batch, ota_assignments_rows(batch, p), ota_assignments_columns(batch, p));
+        if (own.search == SIZE_MAX)
+            return ota_fail(error, OTA_EOVERFLOW, "rows", "", "problem %" PRId64 " is too large",
+                            p);
+        (void)grows(&all, &own);
+    }
     TRY(make_room(assigner, &all, error));
     if (!ragged) return OTA_OK;
     if (batch->count > assigner->room) {
@@ -268,15 +190,8 @@ static ota_status prepare(job *work, ota_error *error) {
             return ota_fail(error, OTA_ENOMEM, "count", "", "no memory for a batch of this length");
         assigner->room = batch->count;
     }
-    int64_t *row = assigner->places, *column = row + assigner->room,
-            *pair = column + assigner->room;
-    place next = {0, 0, 0};
-    for (int64_t p = 0; p < batch->count; p++) {
-        row[p] = next.row, column[p] = next.column, pair[p] = next.pair;
-        next.row += batch->rows_of[p], next.column += batch->columns_of[p];
-        next.pair += ota_int_min(batch->rows_of[p], batch->columns_of[p]);
-    }
-    work->row_place = row, work->column_place = column, work->pair_place = pair;
+    ota_assignments_lay_out(batch, assigner->places);
+    work->places = assigner->places;
     return OTA_OK;
 }
 
@@ -284,7 +199,7 @@ static ota_status prepare(job *work, ota_error *error) {
 
 static void write_nothing(const job *work, int64_t p, const ota_cost_view *view) {
     const ota_assignments *batch = work->batch;
-    const place at = place_of(work, p);
+    const ota_assignments_place at = ota_assignments_place_of(batch, work->places, p);
     const int64_t pairs = ota_int_min(view->rows, view->columns);
     for (int64_t i = 0; i < view->rows; i++) {
         if (batch->column_of != NULL) batch->column_of[at.row + i] = -1;
@@ -312,7 +227,7 @@ static int64_t column_of_row(const ota_assign_answer *found, const ota_cost_view
 static void write_pairs(const job *work, int64_t p, const ota_cost_view *view,
                         const ota_assign_answer *found) {
     const ota_assignments *batch = work->batch;
-    const place at = place_of(work, p);
+    const ota_assignments_place at = ota_assignments_place_of(batch, work->places, p);
     const int64_t room = ota_int_min(view->rows, view->columns);
     int64_t pairs = 0;
     double value = 0.0;
@@ -346,7 +261,7 @@ static void write_prices(const job *work, int64_t p, const ota_cost_view *view,
                          const ota_assign_worker *w, const ota_assign_answer *found) {
     const ota_assignments *batch = work->batch;
     if (batch->row_potential == NULL && batch->column_potential == NULL) return;
-    const place at = place_of(work, p);
+    const ota_assignments_place at = ota_assignments_place_of(batch, work->places, p);
     const bool tall = view->rows > view->columns;
     double *u = batch->row_potential == NULL ? NULL : batch->row_potential + at.row;
     double *v = batch->column_potential == NULL ? NULL : batch->column_potential + at.column;
@@ -369,7 +284,7 @@ static void write_prices(const job *work, int64_t p, const ota_cost_view *view,
 
 static ota_status solve_problem(const job *work, ota_assign_worker *w, int64_t p) {
     const ota_assignments *batch = work->batch;
-    const ota_cost_view view = view_of(work, p);
+    const ota_cost_view view = ota_assignments_view(work->batch, p);
     const ota_watch watch = ota_watch_of(&work->settings);
     const int64_t n = ota_int_min(view.rows, view.columns);
     const ota_batch_kernels kernels = work->assigner->kernels;
@@ -377,12 +292,13 @@ static ota_status solve_problem(const job *work, ota_assign_worker *w, int64_t p
         .scale = 1.0, .priced = batch->row_potential != NULL || batch->column_potential != NULL};
     ota_status status = OTA_OK;
     if (n == 0) {
+        const ota_assignments_place at = ota_assignments_place_of(batch, work->places, p);
         write_nothing(work, p, &view);
         if (batch->value != NULL) batch->value[p] = 0.0;
         for (int64_t i = 0; batch->row_potential != NULL && i < view.rows; i++)
-            batch->row_potential[place_of(work, p).row + i] = 0.0;
+            batch->row_potential[at.row + i] = 0.0;
         for (int64_t j = 0; batch->column_potential != NULL && j < view.columns; j++)
-            batch->column_potential[place_of(work, p).column + j] = 0.0;
+            batch->column_potential[at.column + j] = 0.0;
         if (batch->bound != NULL) batch->bound[p] = 0.0;
     } else {
         const ota_cost_view upright =
@@ -412,8 +328,8 @@ static void solve_chunk(void *context, int64_t index, int number) {
     ota_watch watch = ota_watch_of(&work->settings);
     for (int64_t p = first; p < end; p++) {
         if (w->stopped == OTA_OK)
-            w->stopped =
-                ota_watch_spend(&watch, 16 + rows_of(work->batch, p) * columns_of(work->batch, p));
+            w->stopped = ota_watch_spend(&watch, 16 + ota_assignments_rows(work->batch, p) *
+                                                          ota_assignments_columns(work->batch, p));
         const ota_status status = w->stopped == OTA_OK ? solve_problem(work, w, p) : w->stopped;
         if (status == OTA_OK) continue;
         if (status != OTA_INFEASIBLE && status != OTA_NONFINITE) {
@@ -426,7 +342,7 @@ static void solve_chunk(void *context, int64_t index, int number) {
 }
 
 static ota_status explain(const job *work, int64_t p, ota_status status, ota_error *error) {
-    const ota_cost_view view = view_of(work, p);
+    const ota_cost_view view = ota_assignments_view(work->batch, p);
     if (status == OTA_NONFINITE) {
         return ota_fail(error, status, "costs", "forbid a pair by an infinity of the other sign",
                         "problem %" PRId64 " holds NaN or %s", p, view.sign > 0.0 ? "-inf" : "inf");
@@ -471,7 +387,7 @@ ota_status ota_assign(ota_assigner *assigner, const ota_assignments *batch, ota_
     }
     if (stopped != OTA_OK) {
         for (int64_t p = 0; p < own.count; p++) {
-            const ota_cost_view view = view_of(&work, p);
+            const ota_cost_view view = ota_assignments_view(work.batch, p);
             write_nothing(&work, p, &view);
             if (own.status != NULL) own.status[p] = stopped;
         }

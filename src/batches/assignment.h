@@ -25,24 +25,64 @@ static inline double ota_cost_of(const ota_cost_view *view, int64_t i, int64_t j
                                  : (double)((const float *)view->costs)[at];
 }
 
+/* What every call that takes a batch of matrices checks: its layout, sizes and limit; EINVAL, EALIGN, EOVERFLOW. */
+ota_status ota_assignments_check(const ota_assignments *batch, ota_error *error);
+
+int64_t ota_assignments_rows(const ota_assignments *batch, int64_t p);
+int64_t ota_assignments_columns(const ota_assignments *batch, int64_t p);
+ota_cost_view ota_assignments_view(const ota_assignments *batch, int64_t p);
+
+/* Where problem p's outputs begin. */
+typedef struct ota_assignments_place {
+    int64_t row, column, pair;
+} ota_assignments_place;
+
+/* Places of a ragged batch, [3][count]: first of rows, of columns, of pairs; one of equal problems needs none (NULL). */
+void ota_assignments_lay_out(const ota_assignments *batch, int64_t *places);
+ota_assignments_place ota_assignments_place_of(const ota_assignments *batch, const int64_t *places,
+                                               int64_t p);
+
+/* One problem, which writes its outputs, those of a failure too. */
+typedef ota_status ota_assignments_solve(const void *context, int64_t p,
+                                         const ota_assignments_place *at, ota_error *error);
+
+typedef struct ota_assignments_job {
+    const ota_assignments *batch; /* checked by the call; `status` is written */
+    double work;                  /* a pair, which says whether threads pay */
+    int threads;
+    const ota_executor *executor;
+    ota_assignments_solve *solve;
+    const void *context;
+} ota_assignments_job;
+
+/* Solves all problems of a batch, each by one thread. The status and the error are those of the first problem that was stopped, or
+ * else has no answer. */
+ota_status ota_assignments_each(const ota_assignments_job *job, ota_error *error);
+
 /* A lower (upper, where sign is -1) bound on the value of the view's optimum by prices u [rows], v [columns], whatever they
  * are. */
 double ota_assignment_bound(const ota_cost_view *view, const double *u, const double *v);
 
 /* Some of all matchings of a view with rows <= columns (ranked_assignment.c): rows before `first` have their own columns, and
- * row `first` has none that is barred. */
+ * row `first` has none that is barred. With a limit there is one more column a row, behind the others, which it alone may have, at
+ * the limit: then it is left out. */
 typedef struct ota_assign_part {
     int64_t first;
     const int32_t *column_of; /* [rows] */
-    const uint8_t *taken;     /* [columns] by the rows before `first` */
-    const uint64_t *barred;   /* [columns] bits */
-    const double *price;      /* [columns], whatever they are; of sign c */
+    const uint8_t *taken;     /* [columns (+ rows)] by the rows before `first` */
+    const uint64_t *barred;   /* [columns (+ rows)] bits */
+    const double *price;      /* [columns (+ rows)], whatever they are; of sign c */
 } ota_assign_part;
 
 /* A lower bound on sign times the sums of their costs. */
 double ota_assignment_part_bound(const ota_cost_view *view, const ota_assign_part *part);
 
-/* What marks prove of the view, with rows <= columns: a lower bound on sign times the cost of the dearest pair; -inf: nothing. */
-double ota_bottleneck_bound(const ota_cost_view *view, const uint8_t *row, const uint8_t *column);
+/* What marks prove of the view, with rows <= columns: a lower bound on sign times the cost of the dearest pair of a matching
+ * that leaves out so many; -inf: nothing. */
+double ota_bottleneck_bound(const ota_cost_view *view, const uint8_t *row, const uint8_t *column,
+                            int64_t left_out);
+
+/* What covered lines prove of the view, with rows <= columns: the most pairs below the limit that fit together. */
+int64_t ota_cover_bound(const ota_cost_view *view, const uint8_t *row, const uint8_t *column);
 
 #endif

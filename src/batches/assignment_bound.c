@@ -30,18 +30,26 @@ double ota_assignment_bound(const ota_cost_view *view, const double *u, const do
 
 /* Of the rows from `first` on, which have their own columns left, every matching costs at least what they do at the prices. */
 double ota_assignment_part_bound(const ota_cost_view *view, const ota_assign_part *part) {
-    const bool wide = view->rows < view->columns;
+    const bool limited = view->limit < INFINITY, wide = view->rows < view->columns || limited;
+    const int64_t columns = view->columns + (limited ? view->rows : 0);
     double sum = 0.0;
-    for (int64_t i = 0; i < part->first; i++)
-        sum += view->sign * ota_cost_of(view, i, part->column_of[i]);
-    for (int64_t j = 0; j < view->columns; j++)
+    for (int64_t i = 0; i < part->first; i++) {
+        const int64_t j = part->column_of[i];
+        sum += j < view->columns ? view->sign * ota_cost_of(view, i, j) : view->limit;
+    }
+    for (int64_t j = 0; j < columns; j++)
         sum += part->taken[j] ? 0.0 : price_of(part->price, j, 1.0, wide);
     for (int64_t i = part->first; i < view->rows; i++) {
         double least = INFINITY;
-        for (int64_t j = 0; j < view->columns; j++) {
+        for (int64_t j = 0; j < columns; j++) {
             const bool barred = i == part->first && (part->barred[j / 64] >> j % 64 & 1u) != 0;
-            if (part->taken[j] || barred) continue;
-            const double cost = view->sign * ota_cost_of(view, i, j);
+            if (part->taken[j] || barred || (j >= view->columns && j - view->columns != i))
+                continue;
+            double cost = view->limit;
+            if (j < view->columns) {
+                cost = view->sign * ota_cost_of(view, i, j);
+                if (limited && !(cost < view->limit)) continue;
+            }
             least = fmin(least, cost - price_of(part->price, j, 1.0, wide));
         }
         sum += least;
@@ -50,7 +58,8 @@ double ota_assignment_part_bound(const ota_cost_view *view, const ota_assign_par
 }
 
 /* The least cost of what a matching cannot do without: one pair of a marked row and of a column that is not marked. */
-double ota_bottleneck_bound(const ota_cost_view *view, const uint8_t *row, const uint8_t *column) {
+double ota_bottleneck_bound(const ota_cost_view *view, const uint8_t *row, const uint8_t *column,
+                            int64_t left_out) {
     int64_t more = 0;
     double least = INFINITY;
     for (int64_t j = 0; j < view->columns; j++) more -= column[j];
@@ -60,5 +69,18 @@ double ota_bottleneck_bound(const ota_cost_view *view, const uint8_t *row, const
             if (column[j] == 0) least = fmin(least, view->sign * ota_cost_of(view, i, j));
         }
     }
-    return more > 0 ? least : (double)-INFINITY;
+    return more > left_out ? least : (double)-INFINITY;
+}
+
+int64_t ota_cover_bound(const ota_cost_view *view, const uint8_t *row, const uint8_t *column) {
+    int64_t lines = 0;
+    for (int64_t j = 0; j < view->columns; j++) lines += column[j];
+    for (int64_t i = 0; i < view->rows; i++) {
+        lines += row[i];
+        for (int64_t j = 0; row[i] == 0 && j < view->columns; j++) {
+            if (column[j] == 0 && view->sign * ota_cost_of(view, i, j) < view->limit)
+                return view->rows;
+        }
+    }
+    return lines < view->rows ? lines : view->rows;
 }

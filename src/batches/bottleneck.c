@@ -4,7 +4,12 @@
  * threshold starts. Rows that find a free column within it are matched at once. For each row left a search like Dijkstra's, with
  * the dearest pair of a path as its length, ends in a free column. Where no column that was not reached is within the
  * threshold, the rows reached have fewer columns than they are: so the threshold rises to the cheapest pair that leads
- * on, and these rows and columns are the proof. */
+ * on, and these rows and columns are the proof.
+ *
+ * With a limit, and where not all rows find a column below it: a matching of as many as can be, whose last searches reach rows and
+ * columns that cover the others; then the same once more, with as many further columns as rows are left out, which cost
+ * nothing and less than any pair. */
+#include <float.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -145,6 +150,7 @@ static ota_status augment(narrowing *s, int64_t start, ota_watch *watch) {
 }
 
 static ota_status solve(narrowing *s, ota_watch *watch) {
+    if (s->rows == 0) return OTA_OK;
     begin(s, watch);
     TRY(ota_watch_ask(watch));
     if (!(s->threshold < INFINITY)) return OTA_INFEASIBLE;
@@ -156,57 +162,225 @@ static ota_status solve(narrowing *s, ota_watch *watch) {
     return OTA_OK;
 }
 
-static void give(const narrowing *s, const ota_cost_matrix *matrix, const ota_bottleneck *out) {
+static ota_status make(narrowing *s, const double *cost, int64_t rows, int64_t columns) {
+    s->cost = cost;
+    s->rows = rows;
+    s->columns = columns;
+    layout(s);
+    TRY(ota_arena_allocate(&s->arena));
+    layout(s);
+    return OTA_OK;
+}
+
+/* ---- rows that are left out -------------------------------------------------------------------- */
+
+/* A matching of as many rows as can be, and as marks what is reached from the others. How many these are. */
+static ota_status match_most(narrowing *s, ota_watch *watch, int64_t *left_out) {
+    s->threshold = DBL_MAX;
+    match_at_once(s, watch);
+    TRY(ota_watch_ask(watch));
+    *left_out = 0;
+    for (int64_t i = 0; i < s->rows; i++) {
+        if (s->column_of[i] >= 0) continue;
+        const ota_status status = augment(s, i, watch);
+        if (status != OTA_OK && status != OTA_INFEASIBLE) return status;
+        /* A row that found no column never finds one. */
+        *left_out += status == OTA_INFEASIBLE;
+    }
+    mark_all(s, 0, 0);
+    for (int64_t i = 0; i < s->rows; i++) {
+        if (s->column_of[i] >= 0) continue;
+        const ota_status status = augment(s, i, watch);
+        if (status != OTA_INFEASIBLE) return status;
+        s->row_marked[i] = 1;
+        for (int64_t j = 0; j < s->columns; j++) {
+            if (s->done[j] == 0) continue;
+            s->column_marked[j] = 1;
+            s->row_marked[s->row_of[j]] = 1;
+        }
+    }
+    return OTA_OK;
+}
+
+/* The costs, and behind them so many columns that cost less than any pair. To be freed. */
+static double *widened(const narrowing *s, int64_t more) {
+    size_t bytes;
+    const int64_t columns = s->columns + more;
+    double *cost = ota_size_product((const int64_t[]){s->rows, columns, sizeof(double)}, 3, &bytes)
+                       ? malloc(bytes)
+                       : NULL;
+    for (int64_t i = 0; cost != NULL && i < s->rows; i++) {
+        double *to = cost + i * columns;
+        memcpy(to, s->cost + i * s->columns, (size_t)s->columns * sizeof(double));
+        for (int64_t j = s->columns; j < columns; j++) to[j] = -INFINITY;
+    }
+    return cost;
+}
+
+/* ---- one problem ------------------------------------------------------------------------------- */
+
+/* Outputs of one problem. */
+typedef struct outputs {
+    int64_t *pair_row, *pair_column, *pairs, *pairs_bound;
+    double *value, *bound;
+    uint8_t *row_marked, *column_marked, *row_covered, *column_covered;
+} outputs;
+
+/* Two vectors of the problem, in its own order. */
+static void set_lines(const ota_cost_matrix *matrix, const narrowing *s, int covered, uint8_t *row,
+                      uint8_t *column) {
+    uint8_t *const shorter = matrix->tall ? column : row, *const longer =
+                                                              matrix->tall ? row : column;
+    const int64_t rows = matrix->view.rows, columns = matrix->view.columns;
+    for (int64_t i = 0; shorter != NULL && i < rows; i++)
+        shorter[i] = covered ? !s->row_marked[i] : s->row_marked[i];
+    for (int64_t j = 0; longer != NULL && j < columns; j++) longer[j] = s->column_marked[j];
+}
+
+/* The lines that cover all pairs below the limit: those that a search for more did not reach, of the shorter side, and those that it
+ * did, of the longer one. They are the complement of marks, and so judged. */
+static void give_cover(const ota_cost_matrix *matrix, narrowing *s, const outputs *out) {
+    set_lines(matrix, s, 1, out->row_covered, out->column_covered);
+    if (out->pairs_bound == NULL) return;
+    for (int64_t i = 0; i < s->rows; i++) s->row_marked[i] = !s->row_marked[i];
+    *out->pairs_bound = ota_cover_bound(&matrix->view, s->row_marked, s->column_marked);
+}
+
+static void give(const narrowing *s, const ota_cost_matrix *matrix, int64_t left_out,
+                 const outputs *out) {
     const ota_cost_view *view = &matrix->view;
-    uint8_t *const row = matrix->tall ? out->column_marked : out->row_marked;
-    uint8_t *const column = matrix->tall ? out->row_marked : out->column_marked;
     double value = -INFINITY;
     for (int64_t i = 0; i < s->rows; i++)
         value = fmax(value, s->cost[i * s->columns + s->column_of[i]]);
-    ota_cost_matrix_pairs(matrix, s->column_of, s->row_of, out->pair_row, out->pair_column);
-    if (row != NULL) memcpy(row, s->row_marked, (size_t)s->rows);
-    if (column != NULL) memcpy(column, s->column_marked, (size_t)s->columns);
+    const int64_t pairs = ota_cost_matrix_pairs(matrix, s->columns, s->column_of, s->row_of,
+                                                out->pair_row, out->pair_column);
+    set_lines(matrix, s, 0, out->row_marked, out->column_marked);
+    if (out->pairs != NULL) *out->pairs = pairs;
     if (out->value != NULL) *out->value = view->sign * value;
     if (out->bound != NULL)
-        *out->bound = view->sign * ota_bottleneck_bound(view, s->row_marked, s->column_marked);
+        *out->bound =
+            view->sign * ota_bottleneck_bound(view, s->row_marked, s->column_marked, left_out);
 }
 
-static ota_status run(narrowing *s, const ota_cost_matrix *matrix, ota_error *error) {
-    s->cost = matrix->cost;
-    s->rows = matrix->view.rows;
-    s->columns = matrix->view.columns;
-    layout(s);
-    ota_status status = ota_arena_allocate(&s->arena);
-    if (status != OTA_OK) return ota_fail(error, status, "rows", "", "no memory for the search");
-    layout(s);
+/* Leaves out as many rows as must be. */
+static ota_status run_leaving_out(narrowing *s, const ota_cost_matrix *matrix, ota_watch *watch,
+                                  const outputs *out) {
+    int64_t left_out = 0;
+    narrowing wide = {0};
+    TRY(match_most(s, watch, &left_out));
+    give_cover(matrix, s, out);
+    double *cost = widened(s, left_out);
+    ota_status status = cost == NULL ? OTA_ENOMEM : OTA_OK;
+    if (status == OTA_OK) status = make(&wide, cost, s->rows, s->columns + left_out);
+    if (status == OTA_OK) status = solve(&wide, watch);
+    if (status == OTA_OK) give(&wide, matrix, left_out, out);
+    ota_arena_release(&wide.arena);
+    free(cost);
+    return status;
+}
+
+static ota_status run(const ota_cost_matrix *matrix, const outputs *out, ota_error *error) {
+    narrowing s = {0};
+    const int64_t rows = matrix->view.rows;
     ota_watch watch = ota_watch_of(&matrix->settings);
-    if (s->rows > 0) status = solve(s, &watch);
-    if (status == OTA_INFEASIBLE) {
-        return ota_fail(error, status, "costs", "allow more pairs",
-                        "there are no %" PRId64 " allowed pairs that fit together", s->rows);
+    ota_status status = make(&s, matrix->cost, rows, matrix->columns);
+    if (status == OTA_OK) status = solve(&s, &watch);
+    if (status == OTA_OK) {
+        give(&s, matrix, 0, out);
+        mark_all(&s, 0, 0);
+        give_cover(matrix, &s, out);
+    } else if (status == OTA_INFEASIBLE && matrix->view.limit < INFINITY) {
+        status = run_leaving_out(&s, matrix, &watch, out);
     }
-    return status == OTA_OK ? OTA_OK
-                            : ota_fail(error, status, "", "", "%s", ota_status_text(status));
+    ota_arena_release(&s.arena);
+    if (status == OTA_OK) return OTA_OK;
+    if (status == OTA_ENOMEM)
+        return ota_fail(error, status, "rows", "", "no memory for the search");
+    if (status != OTA_INFEASIBLE)
+        return ota_fail(error, status, "", "", "%s", ota_status_text(status));
+    return ota_fail(error, status, "costs", "allow more pairs, or give cost_limit",
+                    "there are no %" PRId64 " allowed pairs that fit together", rows);
+}
+
+/* ---- all problems ------------------------------------------------------------------------------ */
+
+static void give_nothing(const outputs *out, int64_t rows, int64_t columns) {
+    for (int64_t k = 0; k < ota_int_min(rows, columns); k++) {
+        if (out->pair_row != NULL) out->pair_row[k] = -1;
+        if (out->pair_column != NULL) out->pair_column[k] = -1;
+    }
+    if (out->value != NULL) *out->value = NAN;
+    if (out->bound != NULL) *out->bound = NAN;
+    if (out->pairs != NULL) *out->pairs = 0;
+    if (out->pairs_bound != NULL) *out->pairs_bound = ota_int_min(rows, columns);
+    uint8_t *const of_rows[] = {out->row_marked, out->row_covered};
+    uint8_t *const of_columns[] = {out->column_marked, out->column_covered};
+    for (int k = 0; k < 2; k++) {
+        if (of_rows[k] != NULL && rows > 0) memset(of_rows[k], 0, (size_t)rows);
+        if (of_columns[k] != NULL && columns > 0) memset(of_columns[k], 0, (size_t)columns);
+    }
+}
+
+typedef struct job {
+    const ota_bottleneck *out;
+    const ota_assignments *batch;
+} job;
+
+static int64_t *whole(int64_t *first, int64_t at) { return first == NULL ? NULL : first + at; }
+static double *number(double *first, int64_t at) { return first == NULL ? NULL : first + at; }
+static uint8_t *mark(uint8_t *first, int64_t at) { return first == NULL ? NULL : first + at; }
+
+static ota_status solve_problem(const void *context, int64_t p, const ota_assignments_place *at,
+                                ota_error *error) {
+    const job *work = context;
+    const ota_bottleneck *all = work->out;
+    const outputs out = {.pair_row = whole(all->pair_row, at->pair),
+                         .pair_column = whole(all->pair_column, at->pair),
+                         .pairs = whole(all->pairs, p),
+                         .pairs_bound = whole(all->pairs_bound, p),
+                         .value = number(all->value, p),
+                         .bound = number(all->bound, p),
+                         .row_marked = mark(all->row_marked, at->row),
+                         .column_marked = mark(all->column_marked, at->column),
+                         .row_covered = mark(all->row_covered, at->row),
+                         .column_covered = mark(all->column_covered, at->column)};
+    ota_cost_matrix matrix;
+    ota_status status = ota_cost_matrix_take(&matrix, work->batch, p, false, error);
+    if (status == OTA_OK) status = run(&matrix, &out, error);
+    if (status != OTA_OK)
+        give_nothing(&out, ota_assignments_rows(work->batch, p),
+                     ota_assignments_columns(work->batch, p));
+    free(matrix.cost);
+    return status;
 }
 
 ota_status ota_assign_bottleneck(const ota_bottleneck *problem, ota_error *error) {
+    enum { PASSES = 8 }; /* over the pairs of a problem, about */
     ota_bottleneck own;
     TRY(ota_check_given(&own, sizeof own, problem, "problem.size", error));
-    const ota_assignments given = {.rows = own.rows,
+    const ota_assignments batch = {.count = own.count == 0 ? 1 : own.count,
+                                   .rows = own.rows,
                                    .columns = own.columns,
                                    .costs = own.costs,
                                    .type = own.type,
+                                   .problem_stride = own.problem_stride,
                                    .row_stride = own.row_stride,
                                    .column_stride = own.column_stride,
+                                   .rows_of = own.rows_of,
+                                   .columns_of = own.columns_of,
+                                   .offsets = own.offsets,
                                    .maximize = own.maximize,
+                                   .limited = own.limited,
+                                   .cost_limit = own.cost_limit,
                                    .cancel = own.cancel,
-                                   .deadline_ns = own.deadline_ns};
-    ota_cost_matrix matrix;
-    narrowing search = {0};
-    ota_status status = ota_cost_matrix_take(&matrix, &given, error);
-    if (status == OTA_OK) status = run(&search, &matrix, error);
-    if (status == OTA_OK) give(&search, &matrix, &own);
-    ota_arena_release(&search.arena);
-    free(matrix.cost);
-    return status;
+                                   .deadline_ns = own.deadline_ns,
+                                   .status = own.status};
+    const job work = {.out = &own, .batch = &batch};
+    const ota_assignments_job all = {.batch = &batch,
+                                     .work = PASSES,
+                                     .threads = own.threads,
+                                     .executor = own.executor,
+                                     .solve = solve_problem,
+                                     .context = &work};
+    return ota_assignments_each(&all, error);
 }

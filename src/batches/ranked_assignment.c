@@ -5,7 +5,10 @@
  * part without it falls into one part a row r: rows before r keep their columns, and r may not have its own. Nothing but r's
  * pair is forbidden, so the prices stand, and one shortest path from r to the column that it left gives the best of the
  * new part. A part that is worse than as many others as are still wanted is let go; its bound stays for the proof. With rows <
- * columns the free columns belong to rows that cost nothing, all alike: one stands for them, here called the rest. */
+ * columns the free columns belong to rows that cost nothing, all alike: one stands for them, here called the rest.
+ *
+ * With a limit a row that is left out has a column of its own instead, at the limit (cost_matrix.h): so matchings that leave out
+ * different rows are different ones, and those that leave out the same are one. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -28,6 +31,7 @@ typedef struct ranking {
     const ota_cost_matrix *matrix;
     const double *cost; /* [rows][columns] */
     int64_t rows, columns, words;
+    int64_t wanted;
     part **open; /* by rising value */
     int64_t count, room;
     double let_go; /* the least bound of parts that were */
@@ -245,39 +249,62 @@ static ota_status split(ranking *k, const part *from, int64_t r, int64_t most) {
     return OTA_OK;
 }
 
-static void give(const ranking *k, const ota_ranked_assignments *out, const part *p, int64_t at) {
+/* Outputs of one problem. */
+typedef struct ranks {
+    int64_t *pair_row, *pair_column, *pairs, *found;
+    double *value, *bound;
+} ranks;
+
+/* Without what the limit adds. */
+static double sum_of_pairs(const ranking *k, const part *p) {
+    const int64_t columns = k->matrix->view.columns;
+    double sum = 0.0;
+    for (int64_t i = 0; i < k->rows; i++)
+        sum += p->column_of[i] < columns ? k->cost[i * k->columns + p->column_of[i]] : 0.0;
+    return sum;
+}
+
+static void give(const ranking *k, const ranks *out, const part *p, int64_t at) {
     const double sign = k->matrix->view.sign;
     int64_t *row = out->pair_row == NULL ? NULL : out->pair_row + at * k->rows;
     int64_t *column = out->pair_column == NULL ? NULL : out->pair_column + at * k->rows;
-    ota_cost_matrix_pairs(k->matrix, p->column_of, k->row_of, row, column);
-    if (out->value != NULL) out->value[at] = sign * p->value;
+    const int64_t pairs =
+        ota_cost_matrix_pairs(k->matrix, k->columns, p->column_of, k->row_of, row, column);
+    if (out->pairs != NULL) out->pairs[at] = pairs;
+    if (out->value != NULL) out->value[at] = sign * sum_of_pairs(k, p);
     double bound = fmin(k->let_go, p->bound);
     for (int64_t c = 0; c < k->count; c++) bound = fmin(bound, k->open[c]->bound);
     if (out->bound != NULL) out->bound[at] = sign * bound;
 }
 
-static ota_status rank(ranking *k, const ota_ranked_assignments *out) {
+/* Behind the last matching there is. */
+static void give_nothing(const ranks *out, int64_t rows, int64_t from, int64_t wanted) {
+    for (int64_t at = from * rows; at < wanted * rows; at++) {
+        if (out->pair_row != NULL) out->pair_row[at] = -1;
+        if (out->pair_column != NULL) out->pair_column[at] = -1;
+    }
+    for (int64_t at = from; at < wanted; at++) {
+        if (out->value != NULL) out->value[at] = NAN;
+        if (out->bound != NULL) out->bound[at] = NAN;
+        if (out->pairs != NULL) out->pairs[at] = 0;
+    }
+    if (out->found != NULL) *out->found = from;
+}
+
+static ota_status rank(ranking *k, const ranks *out, int64_t *given) {
     int64_t found = 0;
     ota_status status = OTA_OK;
-    while (status == OTA_OK && found < out->wanted && k->count > 0) {
+    while (status == OTA_OK && found < k->wanted && k->count > 0) {
         part *best = k->open[0];
         k->count--;
         memmove(k->open, k->open + 1, (size_t)k->count * sizeof(part *));
         give(k, out, best, found++);
-        const int64_t most = out->wanted - found;
+        const int64_t most = k->wanted - found;
         for (int64_t r = best->first; most > 0 && r < k->rows && status == OTA_OK; r++)
             status = split(k, best, r, most);
         free(best);
     }
-    for (int64_t at = found * k->rows; at < out->wanted * k->rows; at++) {
-        if (out->pair_row != NULL) out->pair_row[at] = -1;
-        if (out->pair_column != NULL) out->pair_column[at] = -1;
-    }
-    for (int64_t at = found; at < out->wanted; at++) {
-        if (out->value != NULL) out->value[at] = NAN;
-        if (out->bound != NULL) out->bound[at] = NAN;
-    }
-    if (out->found != NULL) *out->found = found;
+    *given = found;
     return status;
 }
 
@@ -302,13 +329,16 @@ static ota_status first_part(ranking *k, ota_assigner *assigner, ota_error *erro
                                    .deadline_ns = k->matrix->settings.limits.deadline_ns,
                                    .column_of = column_of,
                                    .column_potential = p->price};
-    ota_status status = ota_assign(assigner, &batch, error);
+    ota_status status = ota_assign(assigner, &batch, NULL);
     for (int64_t i = 0; status == OTA_OK && i < k->rows; i++)
         p->column_of[i] = (int32_t)column_of[i];
     free(column_of);
     if (status != OTA_OK) {
         free(p);
-        return status;
+        if (status != OTA_INFEASIBLE)
+            return ota_fail(error, status, "", "", "%s", ota_status_text(status));
+        return ota_fail(error, status, "costs", "allow more pairs, or give cost_limit",
+                        "there are no %" PRId64 " allowed pairs that fit together", k->rows);
     }
     p->first = 0;
     memset(p->barred, 0, (size_t)k->words * sizeof *p->barred);
@@ -319,7 +349,7 @@ static ota_status first_part(ranking *k, ota_assigner *assigner, ota_error *erro
                             : ota_fail(error, status, "wanted", "", "no memory for the parts");
 }
 
-static ota_status run(ranking *k, const ota_ranked_assignments *out, ota_error *error) {
+static ota_status run(ranking *k, const ranks *out, int64_t *found, ota_error *error) {
     layout(k);
     ota_status status = ota_arena_allocate(&k->arena);
     if (status != OTA_OK) return ota_fail(error, status, "rows", "", "no memory for the search");
@@ -330,10 +360,52 @@ static ota_status run(ranking *k, const ota_ranked_assignments *out, ota_error *
     status = first_part(k, assigner, error);
     ota_assigner_free(assigner);
     if (status != OTA_OK) return status;
-    status = rank(k, out);
+    status = rank(k, out, found);
     return status == OTA_OK
                ? OTA_OK
                : ota_fail(error, status, "wanted", "ask for fewer", "%s", ota_status_text(status));
+}
+
+typedef struct job {
+    const ota_ranked_assignments *out;
+    const ota_assignments *batch;
+} job;
+
+static void *behind(void *first, int64_t count, size_t each) {
+    return first == NULL ? NULL : (char *)first + (size_t)count * each;
+}
+
+static ota_status solve(const void *context, int64_t p, const ota_assignments_place *at,
+                        ota_error *error) {
+    const job *work = context;
+    const ota_ranked_assignments *all = work->out;
+    const int64_t wanted = all->wanted, first = p * wanted;
+    const ranks out = {.pair_row = behind(all->pair_row, at->pair * wanted, sizeof *all->pair_row),
+                       .pair_column =
+                           behind(all->pair_column, at->pair * wanted, sizeof *all->pair_column),
+                       .pairs = behind(all->pairs, first, sizeof *all->pairs),
+                       .found = behind(all->found, p, sizeof *all->found),
+                       .value = behind(all->value, first, sizeof *all->value),
+                       .bound = behind(all->bound, first, sizeof *all->bound)};
+    ota_cost_matrix matrix;
+    ota_status status = ota_cost_matrix_take(&matrix, work->batch, p, true, error);
+    ranking k = {.matrix = &matrix,
+                 .cost = matrix.cost,
+                 .rows = matrix.view.rows,
+                 .columns = matrix.columns,
+                 .words = matrix.columns / 64 + 1,
+                 .wanted = wanted,
+                 .let_go = INFINITY,
+                 .proved = out.bound != NULL,
+                 .watch = ota_watch_of(&matrix.settings)};
+    int64_t found = 0;
+    if (status == OTA_OK) status = run(&k, &out, &found, error);
+    give_nothing(&out, k.rows, found, wanted);
+    for (int64_t c = 0; c < k.count; c++) free(k.open[c]);
+    free(k.open);
+    ota_arena_release(&k.arena);
+    free(matrix.cost);
+    return status;
 }
 
 ota_status ota_assign_ranked(const ota_ranked_assignments *problem, ota_error *error) {
@@ -343,29 +415,29 @@ ota_status ota_assign_ranked(const ota_ranked_assignments *problem, ota_error *e
         return ota_fail(error, OTA_EINVAL, "wanted", "ask for one at least", "wanted is %" PRId64,
                         own.wanted);
     }
-    const ota_assignments given = {.rows = own.rows,
+    const ota_assignments batch = {.count = own.count == 0 ? 1 : own.count,
+                                   .rows = own.rows,
                                    .columns = own.columns,
                                    .costs = own.costs,
                                    .type = own.type,
+                                   .problem_stride = own.problem_stride,
                                    .row_stride = own.row_stride,
                                    .column_stride = own.column_stride,
+                                   .rows_of = own.rows_of,
+                                   .columns_of = own.columns_of,
+                                   .offsets = own.offsets,
                                    .maximize = own.maximize,
+                                   .limited = own.limited,
+                                   .cost_limit = own.cost_limit,
                                    .cancel = own.cancel,
-                                   .deadline_ns = own.deadline_ns};
-    ota_cost_matrix matrix;
-    ota_status status = ota_cost_matrix_take(&matrix, &given, error);
-    ranking k = {.matrix = &matrix,
-                 .cost = matrix.cost,
-                 .rows = matrix.view.rows,
-                 .columns = matrix.view.columns,
-                 .words = matrix.view.columns / 64 + 1,
-                 .let_go = INFINITY,
-                 .proved = own.bound != NULL,
-                 .watch = ota_watch_of(&matrix.settings)};
-    if (status == OTA_OK) status = run(&k, &own, error);
-    for (int64_t c = 0; c < k.count; c++) free(k.open[c]);
-    free(k.open);
-    ota_arena_release(&k.arena);
-    free(matrix.cost);
-    return status;
+                                   .deadline_ns = own.deadline_ns,
+                                   .status = own.status};
+    const job work = {.out = &own, .batch = &batch};
+    const ota_assignments_job all = {.batch = &batch,
+                                     .work = (double)own.wanted,
+                                     .threads = own.threads,
+                                     .executor = own.executor,
+                                     .solve = solve,
+                                     .context = &work};
+    return ota_assignments_each(&all, error);
 }
