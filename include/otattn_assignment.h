@@ -92,8 +92,8 @@ OTA_API ota_status ota_assign(ota_assigner *assigner, const ota_assignments *bat
  * Sums are right to rounding of the largest cost that is used.
  *
  * Or `count` of them, laid out as in ota_assignments, whose outputs lie one problem behind the other. With `limited` pairs
- * that cost `cost_limit` or more stay apart and every pair that is left out costs the limit, which counts in the order but not
- * in `value`: matchings that leave out different pairs are different ones. Not with `maximize`. */
+ * that cost `cost_limit` or more stay apart and every pair that is left out costs the limit, which counts in the order and in
+ * `bound`, but not in `value`: matchings differ where their pairs do. Not with `maximize`. */
 typedef struct ota_ranked_assignments {
     size_t size; /* sizeof(ota_ranked_assignments) */
     int64_t rows, columns;

@@ -539,15 +539,17 @@ def by_arrays(cost: Any, call: Callable[[Any], Any]) -> Any:
     """What a call gives of NumPy's views of tensors, or of a GPU's copy: tensors on their device."""
     import torch
 
-    first = cost[0] if isinstance(cost, list) else cost
-    narrow = first.dtype in (torch.bfloat16, torch.float16)
+    first = next(x for x in cost if is_torch(x)) if isinstance(cost, list) else cost
+    narrow = (torch.bfloat16, torch.float16)
     # Every call that finds nothing to do takes torch a microsecond.
     away = first.device if first.device.type != "cpu" else None
 
     def seen(x: Any) -> Any:
+        if not is_torch(x):
+            return x
         if x.requires_grad:
             x = x.detach()
-        if narrow:
+        if x.dtype in narrow:
             x = x.float()
         return (x if away is None else x.cpu()).numpy()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import math
 import struct
-from typing import TYPE_CHECKING, Any, NamedTuple, overload
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, overload
 
 import numpy as np
 
@@ -28,9 +28,20 @@ from ._threads import thread_limit
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+    from torch import Tensor
+    from typing_extensions import TypeVar
+
+    Whole = TypeVar("Whole", default=NDArray[np.int64])
+    Real = TypeVar("Real", default=NDArray[np.float64])
+    Mark = TypeVar("Mark", default=NDArray[np.bool_])
+else:
+    from typing import TypeVar
+
+    # Defaults are for checkers, which know typing_extensions; typing has them from Python 3.13 on.
+    Whole, Real, Mark = TypeVar("Whole"), TypeVar("Real"), TypeVar("Mark")
 
 
-class RankedAssignments(NamedTuple):
+class RankedAssignments(NamedTuple, Generic[Whole, Real]):
     """What `k_best_assignments` found, the best first; arrays of NumPy, or tensors where the costs are.
 
     Of a batch the arrays have its dimension in front, and as many matchings as any of its matrices may have.
@@ -50,17 +61,17 @@ class RankedAssignments(NamedTuple):
         How many there are.
     """
 
-    rows: Any
-    columns: Any
-    value: Any
-    bound: Any
-    found: Any
+    rows: Whole
+    columns: Whole
+    value: Real
+    bound: Real | None
+    found: int | Whole
 
     def __repr__(self) -> str:
         return repr_of(self)
 
 
-class BottleneckAssignment(NamedTuple):
+class BottleneckAssignment(NamedTuple, Generic[Whole, Real, Mark]):
     """What `bottleneck_assignment` found, and its proof; tensors where the costs are.
 
     More of the shorter side (rows, where there are as many) are marked than of the longer one, by more than
@@ -82,14 +93,14 @@ class BottleneckAssignment(NamedTuple):
         more pairs.
     """
 
-    rows: Any
-    columns: Any
-    value: Any
-    bound: Any
-    marked_rows: Any
-    marked_columns: Any
-    covered_rows: Any
-    covered_columns: Any
+    rows: Whole
+    columns: Whole
+    value: float | Real
+    bound: float | Real
+    marked_rows: Mark
+    marked_columns: Mark
+    covered_rows: Mark
+    covered_columns: Mark
 
     def __repr__(self) -> str:
         return repr_of(self)
@@ -162,6 +173,24 @@ def _at_most(k: int, rows: int, columns: int, limited: bool) -> int:
 
 @overload
 def k_best_assignments(
+    cost_matrix: NDArray[Any],
+    k: int,
+    maximize: bool = False,
+    *,
+    cost_limit: float | None = None,
+    certificate: bool = False,
+) -> RankedAssignments: ...
+@overload
+def k_best_assignments(  # type: ignore[overload-cannot-match, unused-ignore]
+    cost_matrix: Tensor,
+    k: int,
+    maximize: bool = False,
+    *,
+    cost_limit: float | None = None,
+    certificate: bool = False,
+) -> RankedAssignments[Tensor, Tensor]: ...
+@overload
+def k_best_assignments(  # type: ignore[overload-cannot-match, unused-ignore]
     cost_matrix: list[NDArray[Any]],
     k: int,
     maximize: bool = False,
@@ -170,6 +199,15 @@ def k_best_assignments(
     certificate: bool = False,
 ) -> list[RankedAssignments]: ...
 @overload
+def k_best_assignments(  # type: ignore[overload-cannot-match, unused-ignore]
+    cost_matrix: list[Tensor],
+    k: int,
+    maximize: bool = False,
+    *,
+    cost_limit: float | None = None,
+    certificate: bool = False,
+) -> list[RankedAssignments[Tensor, Tensor]]: ...
+@overload
 def k_best_assignments(
     cost_matrix: Any,
     k: int,
@@ -177,7 +215,7 @@ def k_best_assignments(
     *,
     cost_limit: float | None = None,
     certificate: bool = False,
-) -> RankedAssignments: ...
+) -> Any: ...
 def k_best_assignments(
     cost_matrix: Any,
     k: int,
@@ -207,7 +245,7 @@ def k_best_assignments(
     Returns
     -------
     RankedAssignments
-        Of a list of matrices a list.
+        Of a list of matrices a list. Of tensors it holds tensors, which have no gradients.
 
     Raises
     ------
@@ -275,12 +313,39 @@ def k_best_assignments(
 
 @overload
 def bottleneck_assignment(
-    cost_matrix: list[NDArray[Any]], maximize: bool = False, *, cost_limit: float | None = None
+    cost_matrix: NDArray[Any],
+    maximize: bool = False,
+    *,
+    cost_limit: float | None = None,
+) -> BottleneckAssignment: ...
+@overload
+def bottleneck_assignment(  # type: ignore[overload-cannot-match, unused-ignore]
+    cost_matrix: Tensor,
+    maximize: bool = False,
+    *,
+    cost_limit: float | None = None,
+) -> BottleneckAssignment[Tensor, Tensor, Tensor]: ...
+@overload
+def bottleneck_assignment(  # type: ignore[overload-cannot-match, unused-ignore]
+    cost_matrix: list[NDArray[Any]],
+    maximize: bool = False,
+    *,
+    cost_limit: float | None = None,
 ) -> list[BottleneckAssignment]: ...
 @overload
+def bottleneck_assignment(  # type: ignore[overload-cannot-match, unused-ignore]
+    cost_matrix: list[Tensor],
+    maximize: bool = False,
+    *,
+    cost_limit: float | None = None,
+) -> list[BottleneckAssignment[Tensor, Tensor, Tensor]]: ...
+@overload
 def bottleneck_assignment(
-    cost_matrix: Any, maximize: bool = False, *, cost_limit: float | None = None
-) -> BottleneckAssignment: ...
+    cost_matrix: Any,
+    maximize: bool = False,
+    *,
+    cost_limit: float | None = None,
+) -> Any: ...
 def bottleneck_assignment(
     cost_matrix: Any, maximize: bool = False, *, cost_limit: float | None = None
 ) -> Any:
@@ -300,7 +365,7 @@ def bottleneck_assignment(
     Returns
     -------
     BottleneckAssignment
-        Of a list of matrices a list.
+        Of a list of matrices a list. Of tensors it holds tensors, which have no gradients.
 
     Raises
     ------

@@ -188,6 +188,19 @@ static double work_of(const ota_assignments_job *job) {
     return job->work * pairs;
 }
 
+/* Where there is a limit, columns for what is left out have numbers, too. */
+static ota_status check_limited(const ota_assignments *batch, ota_error *error) {
+    const int64_t shapes = batch->offsets != NULL ? batch->count : ota_int_min(batch->count, 1);
+    for (int64_t p = 0; batch->limited && p < shapes; p++) {
+        if (ota_assignments_rows(batch, p) + ota_assignments_columns(batch, p) <=
+            INT32_MAX - OTA_MATCH_LANES)
+            continue;
+        return ota_fail(error, OTA_EOVERFLOW, "rows", "",
+                        "problem %" PRId64 " is too large for a limit", p);
+    }
+    return OTA_OK;
+}
+
 ota_status ota_assignments_each(const ota_assignments_job *job, ota_error *error) {
     const ota_assignments *batch = job->batch;
     if (job->threads < 0 || job->threads > OTA_THREADS_MAX) {
@@ -195,6 +208,7 @@ ota_status ota_assignments_each(const ota_assignments_job *job, ota_error *error
                         "threads is %d, wanted 0 to %d", job->threads, OTA_THREADS_MAX);
     }
     TRY(ota_assignments_check(batch, error));
+    TRY(check_limited(batch, error));
     running run = {.job = job};
     int64_t *places = NULL;
     if (batch->offsets != NULL) {

@@ -169,6 +169,7 @@ static ota_status make(narrowing *s, const double *cost, int64_t rows, int64_t c
     layout(s);
     TRY(ota_arena_allocate(&s->arena));
     layout(s);
+    mark_all(s, 0, 0);
     return OTA_OK;
 }
 

@@ -278,6 +278,42 @@ static ota_status bottleneck(const kind *of, double *number, ota_error *error) {
     return ota_assign_bottleneck(&problem, error);
 }
 
+/* Both of problems of several sizes with a limit, which leaves rows out, by the threads of a call. */
+static ota_status limited(const kind *of, double *number, ota_error *error) {
+    enum { RANKS = 5 };
+    static const int64_t table[] = {3, 0, 5}, columns[] = {4, 2, 3}, offsets[] = {0, 7, 20};
+    double value[3 * RANKS] = {0}, dearest[3] = {0};
+    const ota_ranked_assignments ranked = {.size = sizeof ranked,
+                                           .count = 3,
+                                           .costs = scores,
+                                           .type = OTA_F64,
+                                           .rows_of = table,
+                                           .columns_of = columns,
+                                           .offsets = offsets,
+                                           .limited = 1,
+                                           .cost_limit = -0.5,
+                                           .wanted = RANKS,
+                                           .value = value,
+                                           .threads = of->threads,
+                                           .executor = executor_of(of)};
+    const ota_bottleneck narrow = {.size = sizeof narrow,
+                                   .count = 3,
+                                   .costs = scores,
+                                   .type = OTA_F64,
+                                   .rows_of = table,
+                                   .columns_of = columns,
+                                   .offsets = offsets,
+                                   .limited = 1,
+                                   .cost_limit = -0.5,
+                                   .value = dearest,
+                                   .threads = of->threads,
+                                   .executor = executor_of(of)};
+    ota_status status = ota_assign_ranked(&ranked, error);
+    if (status >= 0) status = ota_assign_bottleneck(&narrow, error);
+    *number = value[0] + value[2 * RANKS] * 3 + dearest[0] * 5 + dearest[2] * 7;
+    return status;
+}
+
 /* Problems of several sizes with a limit. */
 static ota_status assign_ragged(const kind *of, double *number, ota_error *error) {
     const ota_options options = {.size = sizeof options, .executor = executor_of(of)};
@@ -428,9 +464,9 @@ static void every_plan(void **state) {
 
 static void every_batch(void **state) {
     (void)state;
-    static call *const calls[] = {
-        assign,     assign_ragged, assign_bounded, assign_points,      rank,
-        bottleneck, normalize,     maxsim,         maxsim_of_capacity, route};
+    static call *const calls[] = {assign, assign_ragged,      assign_bounded, assign_points,
+                                  rank,   bottleneck,         limited,        normalize,
+                                  maxsim, maxsim_of_capacity, route};
     for (int threads = 1; threads <= 2; threads++) {
         const kind of = {.threads = threads};
         for (size_t k = 0; k < sizeof calls / sizeof calls[0]; k++)

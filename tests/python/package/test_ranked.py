@@ -187,6 +187,12 @@ def test_batches_and_tensors(limit: float | None, double: bool) -> None:
         assert own.value == z.value and np.array_equal(own.covered_rows, z.covered_rows)
     tensors = otattn.k_best_assignments([torch.from_numpy(x) for x in many], 2)
     assert all(isinstance(x.rows, torch.Tensor) for x in tensors)
+    mixed = [many[0], torch.from_numpy(many[1]), torch.from_numpy(many[1]).bfloat16()]
+    for first in (mixed, mixed[::-1]):
+        assert all(isinstance(x.rows, torch.Tensor) for x in otattn.k_best_assignments(first, 2))
+        assert all(isinstance(x.rows, torch.Tensor) for x in otattn.bottleneck_assignment(first))
+        assert all(isinstance(x, torch.Tensor) for x, _ in otattn.linear_sum_assignment(first))
+    assert not call(tensor).value.requires_grad and not call(tensor[0]).bound.requires_grad
     assert otattn.k_best_assignments(stack[:0], 3).value.shape[0] == 0
     assert otattn.bottleneck_assignment(stack[:0]).rows.shape == (0, 4)
 
