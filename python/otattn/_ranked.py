@@ -113,37 +113,47 @@ assert _RANKED.size == ctypes.sizeof(c.RankedAssignments)
 assert _BOTTLENECK.size == ctypes.sizeof(c.Bottleneck)
 
 
-class _Problems(NamedTuple):
-    """Matrices of costs as both structs have them."""
+# One matrix among the fields count, problem_stride, rows_of, columns_of, offsets.
+_ONE = (1, 0, 0, 0, 0)
 
-    shapes: list[tuple[int, int]]
+
+def _fields(costs: Any) -> tuple[tuple[Any, ...], tuple[int, ...]]:
+    """The fields that both structs begin with, of a matrix or a stack, and the layout of a stack."""
+    size, layout = costs.itemsize, _ONE
+    if costs.ndim == 2:
+        rows, columns = costs.shape
+        by_row, by_column = costs.strides
+    else:
+        count, rows, columns = costs.shape
+        by_problem, by_row, by_column = costs.strides
+        layout = count, by_problem // size, 0, 0, 0
+    first = rows, columns, _native.address(costs), KINDS[costs.dtype], by_row // size, by_column // size
+    return first, layout
+
+
+def _how(maximize: bool, limit: float) -> tuple[bool, bool, float]:
+    return (maximize, False, 0.0) if limit == math.inf else (maximize, True, limit)
+
+
+class _Ragged(NamedTuple):
+    """A list of matrices, as both structs have it; `kept` holds its memory."""
+
     first: tuple[Any, ...]
-    layout: tuple[Any, ...]
+    layout: tuple[int, ...]
+    shapes: list[tuple[int, int]]
     kept: tuple[Any, ...]
-    form: str
 
 
-def _equal(costs: Any) -> _Problems:
-    """One matrix, or a batch [batch, rows, columns]."""
-    rows, columns = costs.shape[-2:]
-    each, size = costs.strides, costs.itemsize
-    form, by_problem, count = ("one", 0, 1) if costs.ndim == 2 else ("batch", each[0] // size, len(costs))
-    first = rows, columns, _native.address(costs), KINDS[costs.dtype], each[-2] // size, each[-1] // size
-    return _Problems([(rows, columns)] * count, first, (count, by_problem, 0, 0, 0), (costs,), form)
-
-
-def _ragged(matrices: list[Any]) -> _Problems:
+def _ragged(cost: list[Any] | tuple[Any, ...]) -> _Ragged:
+    matrices = [matrix_of_costs(f"cost_matrix[{k}]", x, (2,)) for k, x in enumerate(cost)]
     flat, rows, columns, offsets = kept = one_behind_the_other(matrices)
-    shapes = list(zip(rows.tolist(), columns.tolist(), strict=True))
     first = 0, 0, _native.address(flat), KINDS[flat.dtype], 0, 0
-    places = tuple(_native.address(x) for x in (rows, columns, offsets))
-    return _Problems(shapes, first, (len(matrices), 0, *places), kept, "list")
+    layout = len(matrices), 0, _native.address(rows), _native.address(columns), _native.address(offsets)
+    return _Ragged(first, layout, list(zip(rows.tolist(), columns.tolist(), strict=True)), kept)
 
 
-def _problems(cost: Any) -> _Problems:
-    if type(cost) in (list, tuple) and cost and all(getattr(x, "ndim", 0) == 2 for x in cost):
-        return _ragged([matrix_of_costs(f"cost_matrix[{k}]", x, (2,)) for k, x in enumerate(cost)])
-    return _equal(matrix_of_costs("cost_matrix", cost, (2, 3)))
+def _is_ragged(cost: Any) -> bool:
+    return type(cost) in (list, tuple) and len(cost) > 0 and all(getattr(x, "ndim", 0) == 2 for x in cost)
 
 
 def _tensors(cost: Any) -> Any:
@@ -151,11 +161,6 @@ def _tensors(cost: Any) -> Any:
     if type(cost) in (list, tuple) and any(is_torch(x) for x in cost):
         return list(cost)
     return cost if is_torch(cost) else None
-
-
-def _end(limit: float) -> tuple[bool, float]:
-    limited = limit < math.inf
-    return limited, limit if limited else 0.0
 
 
 def _at_most(k: int, rows: int, columns: int, limited: bool) -> int:
@@ -272,35 +277,64 @@ def k_best_assignments(
     (array([5., 6., 6.]), array([5., 6., 6.]))
     """
     maximize, certificate = flag("maximize", maximize), flag("certificate", certificate)
-    k, limit = whole("k", k), limit_of(cost_limit, maximize)
+    k, limit = whole("k", k), math.inf if cost_limit is None else limit_of(cost_limit, maximize)
     if k < 1:
         raise ValueError(f"k is {k}, wanted 1 or more")
-    tensors = _tensors(cost_matrix)
-    if tensors is not None:
-        is_watched, operators = torch_operators()
-        if is_watched() and is_torch(tensors):
-            return operators.ranked_by_operator(tensors, k, maximize, limit, certificate)
-        return by_arrays(
-            tensors,
-            lambda x: k_best_assignments(x, k, maximize, cost_limit=limit, certificate=certificate),
-        )
-    problems = _problems(cost_matrix)
-    shapes, limited = problems.shapes, limit < math.inf
-    k = max((_at_most(k, *shape, limited) for shape in set(shapes)), default=1)
-    sides = [min(shape) for shape in shapes]
+    if type(cost_matrix) is not np.ndarray:
+        tensors = _tensors(cost_matrix)
+        if tensors is not None:
+            is_watched, operators = torch_operators()
+            if is_watched() and is_torch(tensors):
+                return operators.ranked_by_operator(tensors, k, maximize, limit, certificate)
+            return by_arrays(
+                tensors,
+                lambda x: k_best_assignments(x, k, maximize, cost_limit=limit, certificate=certificate),
+            )
+        if _is_ragged(cost_matrix):
+            return _ranked_list(cost_matrix, k, maximize, limit, certificate)
+    costs = matrix_of_costs("cost_matrix", cost_matrix, (2, 3))
+    lead, (n, m) = costs.shape[:-2], costs.shape[-2:]
+    k = _at_most(k, n, m, limit < math.inf)
+    shape = (*lead, k, min(n, m))
+    rows, columns, value = np.empty(shape, np.int64), np.empty(shape, np.int64), np.empty(shape[:-1])
+    bound, found = np.empty(shape[:-1]) if certificate else None, np.empty(lead or 1, np.int64)
+    if len(found):
+        outputs = rows, columns, value, bound, found
+        _rank(*_fields(costs), k, _how(maximize, limit), outputs)
+    if lead:
+        return RankedAssignments(rows, columns, value, bound, found)
+    own = int(found[0])
+    return RankedAssignments(
+        rows[:own], columns[:own], value[:own], None if bound is None else bound[:own], own
+    )
+
+
+def _rank(
+    first: tuple[Any, ...],
+    layout: tuple[int, ...],
+    k: int,
+    how: tuple[bool, bool, float],
+    outputs: tuple[Any, ...],
+) -> None:
+    """The call; `how` are maximize, limited and the limit."""
+    places = [0 if x is None else _native.address(x) for x in outputs]
+    record = _RANKED.pack(
+        _RANKED.size, *first, how[0], k, CANCEL, 0, *places, *layout, *how[1:],
+        0, 0, 0 if layout is _ONE else thread_limit(), 0,
+    )  # fmt: skip
+    finished(_native.ota_assign_ranked(record), raise_failure)
+
+
+def _ranked_list(
+    cost: Any, k: int, maximize: bool, limit: float, certificate: bool
+) -> list[RankedAssignments]:
+    problems = _ragged(cost)
+    sides = [min(shape) for shape in problems.shapes]
+    k = max(_at_most(k, *shape, limit < math.inf) for shape in set(problems.shapes))
     rows, columns = np.empty((2, k * sum(sides)), np.int64)
-    value, found = np.empty((len(shapes), k)), np.empty(len(shapes), np.int64)
-    bound = np.empty((len(shapes), k)) if certificate else None
-    if shapes:
-        places = [0 if x is None else _native.address(x) for x in (rows, columns, value, bound, found)]
-        record = _RANKED.pack(
-            _RANKED.size, *problems.first, maximize, k, CANCEL, 0, *places, *problems.layout, *_end(limit),
-            0, 0, thread_limit(), 0,
-        )  # fmt: skip
-        finished(_native.ota_assign_ranked(record), raise_failure)
-    if problems.form == "batch":
-        shape = (len(shapes), k, min(problems.first[:2]))
-        return RankedAssignments(rows.reshape(shape), columns.reshape(shape), value, bound, found)
+    value, found = np.empty((len(sides), k)), np.empty(len(sides), np.int64)
+    bound = np.empty((len(sides), k)) if certificate else None
+    _rank(problems.first, problems.layout, k, _how(maximize, limit), (rows, columns, value, bound, found))
     answers, begin = [], 0
     for p, (side, own) in enumerate(zip(sides, found.tolist(), strict=True)):
         i, j = (x[begin : begin + k * side].reshape(k, side)[:own] for x in (rows, columns))
@@ -308,7 +342,7 @@ def k_best_assignments(
             RankedAssignments(i, j, value[p, :own], None if bound is None else bound[p, :own], own)
         )
         begin += k * side
-    return answers[0] if problems.form == "one" else answers
+    return answers
 
 
 @overload
@@ -387,41 +421,62 @@ def bottleneck_assignment(
     if type(maximize) is not bool:
         maximize = flag("maximize", maximize)
     limit = math.inf if cost_limit is None else limit_of(cost_limit, maximize)
-    tensors = _tensors(cost_matrix)
-    if tensors is not None:
-        is_watched, operators = torch_operators()
-        if is_watched() and is_torch(tensors):
-            return operators.bottleneck_by_operator(tensors, maximize, limit)
-        return by_arrays(tensors, lambda x: bottleneck_assignment(x, maximize, cost_limit=limit))
-    problems = _problems(cost_matrix)
-    count = len(problems.shapes)
-    sides = [min(shape) for shape in problems.shapes]
-    height, width, total = sum(n for n, _ in problems.shapes), sum(m for _, m in problems.shapes), sum(sides)
-    pairs, counts = np.empty((2, total), np.int64), np.empty(count, np.int64)
-    ends, marks = np.empty((2, count)), np.empty((2, height + width), np.bool_)
-    if count:
-        row, mark, end = _native.address(pairs), _native.address(marks), _native.address(ends)
-        cover = mark + height + width
-        record = _BOTTLENECK.pack(
-            _BOTTLENECK.size, *problems.first, maximize, CANCEL, 0,
-            row, row + 8 * total, end, end + 8 * count, mark, mark + height,
-            *problems.layout, *_end(limit),
-            _native.address(counts), 0, cover, cover + height, 0, thread_limit(), 0,
-        )  # fmt: skip
-        finished(_native.ota_assign_bottleneck(record), raise_failure)
-    of_rows, of_columns = marks[:, :height], marks[:, height:]
-    if problems.form == "batch":
-        n, m = problems.first[:2]
-        i, j = pairs.reshape(2, count, min(n, m))
-        r, s = of_rows.reshape(2, count, n), of_columns.reshape(2, count, m)
-        return BottleneckAssignment(i, j, ends[0], ends[1], r[0], s[0], r[1], s[1])
-    answers, first = [], [0, 0, 0]
-    for p, ((n, m), own) in enumerate(zip(problems.shapes, counts.tolist(), strict=True)):
-        a, b, pair = first
-        i, j = pairs[:, pair : pair + own]
-        r, s = of_rows[:, a : a + n], of_columns[:, b : b + m]
-        answers.append(
-            BottleneckAssignment(i, j, float(ends[0, p]), float(ends[1, p]), r[0], s[0], r[1], s[1])
-        )
-        first = [a + n, b + m, pair + min(n, m)]
-    return answers[0] if problems.form == "one" else answers
+    if type(cost_matrix) is not np.ndarray:
+        tensors = _tensors(cost_matrix)
+        if tensors is not None:
+            is_watched, operators = torch_operators()
+            if is_watched() and is_torch(tensors):
+                return operators.bottleneck_by_operator(tensors, maximize, limit)
+            return by_arrays(tensors, lambda x: bottleneck_assignment(x, maximize, cost_limit=limit))
+        if _is_ragged(cost_matrix):
+            return _bottleneck_list(cost_matrix, maximize, limit)
+    costs = matrix_of_costs("cost_matrix", cost_matrix, (2, 3))
+    lead, (n, m) = costs.shape[:-2], costs.shape[-2:]
+    pairs, ends = np.empty((2, *lead, min(n, m)), np.int64), np.empty((2, *lead))
+    of_rows, of_columns = np.empty((2, *lead, n), np.bool_), np.empty((2, *lead, m), np.bool_)
+    counts = None if limit == math.inf or lead else np.empty(1, np.int64)
+    if not lead or lead[0]:
+        outputs = pairs, ends, of_rows, of_columns, counts
+        _narrow(*_fields(costs), _how(maximize, limit), outputs)
+    # To unpack an array takes three times as long.
+    i, j = pairs[0], pairs[1]
+    value, bound = ends if lead else ends.tolist()
+    if counts is not None:
+        i, j = i[: counts[0]], j[: counts[0]]
+    return BottleneckAssignment(i, j, value, bound, of_rows[0], of_columns[0], of_rows[1], of_columns[1])
+
+
+def _narrow(
+    first: tuple[Any, ...], layout: tuple[int, ...], how: tuple[bool, bool, float], outputs: tuple[Any, ...]
+) -> None:
+    """The call, whose outputs are halves of arrays; `how` are maximize, limited and the limit."""
+    pairs, ends, of_rows, of_columns, counts = outputs
+    pair, end = _native.address(pairs), _native.address(ends)
+    row, column = _native.address(of_rows), _native.address(of_columns)
+    record = _BOTTLENECK.pack(
+        _BOTTLENECK.size, *first, how[0], CANCEL, 0,
+        pair, pair + pairs.nbytes // 2, end, end + ends.nbytes // 2, row, column, *layout, *how[1:],
+        0 if counts is None else _native.address(counts), 0,
+        row + of_rows.nbytes // 2, column + of_columns.nbytes // 2,
+        0, 0 if layout is _ONE else thread_limit(), 0,
+    )  # fmt: skip
+    finished(_native.ota_assign_bottleneck(record), raise_failure)
+
+
+def _bottleneck_list(cost: Any, maximize: bool, limit: float) -> list[BottleneckAssignment]:
+    problems = _ragged(cost)
+    height, width, total = (
+        sum(size(shape) for shape in problems.shapes) for size in (lambda x: x[0], lambda x: x[1], min)
+    )
+    pairs, ends = np.empty((2, total), np.int64), np.empty((2, len(problems.shapes)))
+    of_rows, of_columns = np.empty((2, height), np.bool_), np.empty((2, width), np.bool_)
+    counts = np.empty(len(problems.shapes), np.int64)
+    outputs = pairs, ends, of_rows, of_columns, counts
+    _narrow(problems.first, problems.layout, _how(maximize, limit), outputs)
+    answers, a, b, first = [], 0, 0, 0
+    for (n, m), own, value, bound in zip(problems.shapes, counts.tolist(), *ends.tolist(), strict=True):
+        i, j = pairs[:, first : first + own]
+        (r, covered_r), (s, covered_s) = of_rows[:, a : a + n], of_columns[:, b : b + m]
+        answers.append(BottleneckAssignment(i, j, value, bound, r, s, covered_r, covered_s))
+        a, b, first = a + n, b + m, first + min(n, m)
+    return answers

@@ -141,7 +141,8 @@ static void solve_one(void *context, int64_t p, int number) {
     const running *run = context;
     const ota_assignments_job *job = run->job;
     const ota_assignments_place at = ota_assignments_place_of(job->batch, run->places, p);
-    verdict own = {.problem = p};
+    verdict own;
+    own.problem = p;
     own.status = job->solve(job->context, p, &at, &own.error);
     if (job->batch->status != NULL) job->batch->status[p] = own.status;
     if (own.status != OTA_OK && comes_before(&own, &run->verdicts[number]))
@@ -151,7 +152,8 @@ static void solve_one(void *context, int64_t p, int number) {
 static ota_status run_all(running *run, ota_pool *pool, ota_error *error) {
     const ota_assignments *batch = run->job->batch;
     const int threads = ota_pool_threads(pool);
-    run->verdicts = malloc((size_t)threads * sizeof *run->verdicts);
+    verdict alone;
+    run->verdicts = threads == 1 ? &alone : malloc((size_t)threads * sizeof *run->verdicts);
     if (run->verdicts == NULL)
         return ota_fail(error, OTA_ENOMEM, "threads", "ask for fewer", "no memory for the threads");
     for (int k = 0; k < threads; k++) run->verdicts[k].problem = -1;
@@ -174,7 +176,7 @@ static ota_status run_all(running *run, ota_pool *pool, ota_error *error) {
         status = ota_fail(error, status, first->error.field, first->error.hint, "%s%s", where,
                           first->error.message);
     }
-    free(run->verdicts);
+    if (run->verdicts != &alone) free(run->verdicts);
     return status;
 }
 
