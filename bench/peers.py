@@ -32,6 +32,7 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from timing import entmax_by_torch, fastest, in_turns, sinkhorn_by_torch, softmax_by_torch, write_csv
@@ -50,6 +51,7 @@ class Row:
     peer: str
     prepare: Callable[[tuple[int, int, int]], Callable[[], object]]
     dtype: str = "f32"
+    masked: str = ""
 
 
 @dataclass(frozen=True)
@@ -94,6 +96,43 @@ def torch_backward(
         return lambda: torch.autograd.grad(out, leaves, along, retain_graph=True)
 
     return prepare
+
+
+def hidden_by(word: str, shape: tuple[int, int, int]) -> dict[str, Any]:
+    """The arguments of torch's SDPA that say what --masked WORD does; it has no lengths, which are padding there."""
+    import torch
+
+    n, m, _ = shape
+    if word == "causal":
+        return {"is_causal": True}
+    if word == "numbers":
+        return {"attn_mask": torch.randn(n, m, generator=torch.Generator().manual_seed(1))}
+    return {"attn_mask": (torch.arange(m) < m - m // 5).view(1, 1, 1, m)}
+
+
+def masked_rows() -> list[Row]:
+    """Softmax with a mask beside torch's SDPA, forward and gradients."""
+
+    def torch_masked(direction: Callable[..., Any], word: str) -> Callable[[tuple[int, int, int]], Any]:
+        def prepare(shape: tuple[int, int, int]) -> Callable[[], object]:
+            hidden = hidden_by(word, shape)
+            return direction(lambda q, k, v: softmax_by_torch(q, k, v, **hidden))(shape)
+
+        return prepare
+
+    return [
+        Row(
+            f"{begin}mask {word}",
+            "softmax",
+            (n, n, 64),
+            "torch SDPA f32",
+            torch_masked(direction, word),
+            masked=word,
+        )
+        for begin, direction in (("", torch_forward), ("gradients ", torch_backward))
+        for word in ("padding", "lengths", "numbers", "causal")
+        for n in (64, 256, 1024, 4096)
+    ]
 
 
 def onnx_attention(shape: tuple[int, int, int]) -> Callable[[], object]:
@@ -252,6 +291,7 @@ def lap_assignment(kind: str) -> Callable[[tuple[int, int, int]], Callable[[], o
 CACHES = {1024: "decode 1k", 16384: "decode 16k", 65536: "decode 64k"}
 
 ROWS = [
+    *masked_rows(),
     *(
         Row("softmax", "softmax", (n, n, 64), "torch SDPA f32", torch_forward(softmax_by_torch))
         for n in (64, 256, 1024, 4096)
@@ -381,6 +421,8 @@ def ours(program: str, row: Row, threads: int) -> Timed:
     words = [program, "bench", "--json", "--methods", row.method, "--shapes", shape]
     if row.name.startswith("gradients"):
         words.append("--gradients")
+    if row.masked:
+        words += ["--masked", row.masked]
     words += ["--repeat", "3", "--threads", str(threads), "--dtype", row.dtype]
     found = json.loads(subprocess.run(words, capture_output=True, check=True, text=True).stdout)
     ceilings = {r["name"]: r for r in found["rows"] if r["name"].endswith("-ceiling")}

@@ -38,10 +38,10 @@ def in_turns(sides: Sequence[Callable[[], float]], turns: int) -> list[float]:
     return best
 
 
-def softmax_by_torch(q: Any, k: Any, v: Any) -> Any:
+def softmax_by_torch(q: Any, k: Any, v: Any, **hidden: Any) -> Any:
     import torch
 
-    return torch.nn.functional.scaled_dot_product_attention(q, k, v)
+    return torch.nn.functional.scaled_dot_product_attention(q, k, v, **hidden)
 
 
 def entmax_by_torch(q: Any, k: Any, v: Any) -> Any:

@@ -79,7 +79,7 @@ typedef struct cli_certify_settings {
 
 typedef struct cli_bench_settings {
     cli_whole random, first, repeat;
-    const char *shapes;
+    const char *shapes, *masked;
     bool small, scaling, gradients;
 } cli_bench_settings;
 

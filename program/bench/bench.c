@@ -9,7 +9,8 @@
  * potentials do not define P.
  *
  * A shape with d = 0 is plain transport: S_ij = -|x_i - y_j|^2 of random points of the unit square is given as a
- * matrix [n][m], and the timed output is P [n][m] itself. */
+ * matrix [n][m], and the timed output is P [n][m] itself. With --masked hidden pairs count as pairs, and no share of
+ * the ceiling is given. */
 #include "bench.h"
 
 #include <inttypes.h>
@@ -293,7 +294,9 @@ static void add_pass(const cli_bench_case *c, const report *r, const bench_row *
         return;
     }
     char name[320];
-    (void)snprintf(name, sizeof name, "%s %s %s", row->method, row->shape, cli_type_name(c->type));
+    (void)snprintf(name, sizeof name, "%s %s %s%s%s", row->method, row->shape,
+                   cli_type_name(c->type), c->masked != NULL ? " " : "",
+                   c->masked != NULL ? c->masked : "");
     (void)json_object_update_new(
         object, json_pack("{sssIsnsnsnsoso}", "name", name, "rounds", (json_int_t)row->rounds,
                           "peer", "peer_ns_per_pair", "ratio", "row_error",
@@ -320,7 +323,8 @@ static void add_row(cli_context *context, report *r, const cli_bench_case *c,
         "shape", row->shape, "dtype", cli_type_name(c->type), "threads", row->threads, "kernel",
         row->kernel, "seconds", cli_json_real(seconds), "ns_per_pair",
         cli_json_real(seconds * 1e9 / pairs), "gflops", cli_json_real(gflops), "share_of_ceiling",
-        cli_json_real(gflops / r->ceiling));
+        cli_json_real(c->masked != NULL ? (double)NAN : gflops / r->ceiling));
+    if (c->masked != NULL) (void)json_object_set_new(object, "masked", json_string(c->masked));
     (void)json_object_set_new(object, "max_error",
                               cli_json_real(row->status >= 0 ? row->max_error : (double)NAN));
     if (row->error[0] != '\0') (void)json_object_set_new(object, "error", json_string(row->error));
@@ -333,7 +337,8 @@ static void add_row(cli_context *context, report *r, const cli_bench_case *c,
 
 static int bench_shape(cli_context *context, const char *shape, char **methods, int count,
                        report *r) {
-    cli_bench_case c = {.gradients = context->settings.bench.gradients};
+    cli_bench_case c = {.gradients = context->settings.bench.gradients,
+                        .masked = context->settings.bench.masked};
     int code = make_case(context, shape, &c);
     r->read = 0.0;
     for (int k = 0; k < count && code == 0; k++) {

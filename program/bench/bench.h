@@ -66,7 +66,9 @@ typedef struct cli_bench_outputs {
 typedef struct cli_bench_case {
     int64_t heads, queries, keys, width;
     ota_type type;
-    bool gradients; /* dL/dout and room for gradients too */
+    bool gradients;     /* dL/dout and room for gradients too */
+    const char *masked; /* a word of --masked, or NULL: all pairs */
+    ota_support mask;
     void *scores;
     cli_bench_inputs in;
     cli_bench_outputs made;
@@ -80,7 +82,7 @@ typedef struct cli_bench_case {
     int block_count;
 } cli_bench_case;
 
-/* After heads, sizes, type and gradients are set. The seed gives the same numbers to every such case. */
+/* After heads, sizes, type, gradients and masked are set. The seed gives the same numbers to every such case. */
 int cli_bench_case_make(cli_context *context, cli_bench_case *c);
 void cli_bench_case_free(cli_bench_case *c);
 /* `count` elements that cli_bench_case_free frees; *code is 0 or an exit code. */

@@ -2,6 +2,7 @@
 #include "bench.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 void cli_bench_case_free(cli_bench_case *c) {
     for (int k = 0; k < c->block_count; k++) free(c->blocks[k]);
@@ -44,6 +45,49 @@ static int make_scores(cli_context *context, cli_bench_case *c, uint64_t *state)
     return code;
 }
 
+/* Keys that a mask of lengths or of padding leaves. */
+static int64_t kept_keys(const cli_bench_case *c) { return c->keys - c->keys / 5; }
+
+static bool is_masked(const cli_bench_case *c, const char *word) {
+    return c->masked != NULL && strcmp(c->masked, word) == 0;
+}
+
+/* Flags [1, keys], a length or numbers [queries, keys], whose data the case owns. */
+static int make_mask(cli_context *context, cli_bench_case *c, uint64_t *state) {
+    int code = 0;
+    if (is_masked(c, "causal")) {
+        c->mask.kind = OTA_SUPPORT_CAUSAL;
+    } else if (is_masked(c, "padding")) {
+        unsigned char *flags = cli_bench_take(context, c, c->keys, 1, &code);
+        for (int64_t j = 0; j < c->keys && code == 0; j++) flags[j] = j < kept_keys(c);
+        c->mask.kind = OTA_SUPPORT_BOOLEAN;
+        c->mask.array = ota_array_of(flags, OTA_BOOL, 1, 1, 1, c->keys);
+    } else if (is_masked(c, "lengths")) {
+        int64_t *length = cli_bench_take(context, c, 1, sizeof *length, &code);
+        if (code == 0) *length = kept_keys(c);
+        c->mask.kind = OTA_SUPPORT_LENGTHS;
+        c->mask.array = ota_array_of(length, OTA_I64, 1, 1, 1, 1);
+    } else {
+        const int64_t count = c->queries * c->keys;
+        void *numbers = cli_bench_take(context, c, count, ota_type_bytes(c->type), &code);
+        for (int64_t e = 0; e < count && code == 0; e++)
+            put(numbers, c->type, e, cli_random_normal(state));
+        c->mask.kind = OTA_SUPPORT_ADDITIVE;
+        c->mask.array = ota_array_of(numbers, c->type, 1, 1, c->queries, c->keys);
+    }
+    return code;
+}
+
+/* What the mask makes of a score. */
+static double masked_score(const cli_bench_case *c, int64_t i, int64_t j, double score) {
+    switch (c->mask.kind) {
+    case OTA_SUPPORT_CAUSAL: return j <= i ? score : -HUGE_VAL;
+    case OTA_SUPPORT_BOOLEAN:
+    case OTA_SUPPORT_LENGTHS: return j < kept_keys(c) ? score : -HUGE_VAL;
+    default: return score + cli_element(c->mask.array.data, c->type, (size_t)(i * c->keys + j));
+    }
+}
+
 static ota_array over(const cli_bench_case *c, void *data, int64_t rows, int64_t columns) {
     return ota_array_of(data, c->type, 1, c->heads, rows, columns);
 }
@@ -77,6 +121,7 @@ int cli_bench_case_make(cli_context *context, cli_bench_case *c) {
         *outputs[k].array =
             cli_bench_take(context, c, c->heads * outputs[k].rows * columns, bytes, &code);
     }
+    if (c->masked != NULL && code == 0) code = make_mask(context, c, &state);
     c->row_potential = cli_bench_take(context, c, c->heads * n, sizeof(double), &code);
     c->column_potential = cli_bench_take(context, c, c->heads * m, sizeof(double), &code);
     c->lse = cli_bench_take(context, c, c->heads * n, sizeof(double), &code);
@@ -100,6 +145,11 @@ ota_status cli_bench_method(cli_context *context, cli_bench_case *c, const char 
         c->problem.queries = over(c, c->in.queries, c->queries, c->width);
         c->problem.keys = over(c, c->in.keys, c->keys, c->width);
     }
+    if (c->masked != NULL) {
+        c->problem.supports = &c->mask;
+        c->problem.support_count = 1;
+        c->problem.corner = OTA_TOP_LEFT;
+    }
     c->options = (ota_options){.size = sizeof c->options,
                                .threads = threads,
                                .gradients = c->gradients,
@@ -117,6 +167,7 @@ void cli_bench_scores(const cli_bench_case *c, int64_t i, double *scores) {
             scores[j] += cli_element(c->in.queries, c->type, (size_t)(i * c->width + d)) *
                          cli_element(c->in.keys, c->type, (size_t)(j * c->width + d));
         scores[j] *= scale;
+        if (c->masked != NULL) scores[j] = masked_score(c, i, j, scores[j]);
     }
 }
 

@@ -362,6 +362,22 @@ def test_bench_checks_what_it_times(tmp_path: Path) -> None:
     spec.check("LIT-01", softmax["max_error"], 2.0**-24 * 6 * (8 + 4 * 16))
 
 
+@pytest.mark.parametrize("mask", ["padding", "lengths", "numbers", "causal"])
+def test_bench_checks_masked_rows(tmp_path: Path, mask: str) -> None:
+    words = ["--shapes", "64x48x16", "--repeat", "1", "--methods", "softmax,hard,sparsemax", "--masked", mask]
+    for more in [], ["--gradients"]:
+        found = [row for row in answer(tmp_path, "bench", *words, *more)["rows"] if "status" in row]
+        assert len(found) == 3
+        for row in found:
+            assert row["masked"] == mask
+            assert row["share_of_ceiling"] is None
+            if row["status"] == "ok" and row["max_error"] is not None:
+                # 3.2 of the numeric policy with A <= 6 + the largest number, B <= 16 for these inputs.
+                assert row["max_error"] < 2.0**-24 * 11 * (8 + 4 * 16)
+        assert found[0]["status"] == "ok"
+        assert found[0]["max_error"] is not None
+
+
 def test_random_problems_have_no_wrong_answer(tmp_path: Path) -> None:
     result = answer(tmp_path, "bench", "--random", "300", "--seed", "11")
     assert result["wrong_ok"] == 0
