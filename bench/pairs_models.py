@@ -1,4 +1,4 @@
-"""Whole models of transformers with otattn's softmax in their attention beside the same weights with sdpa: f32.
+"""Whole models of transformers, otattn's softmax beside sdpa with the same weights: f32.
 
 Sizes are those of models that people run, with four layers, which have the shares of all twelve.
 """
@@ -57,7 +57,7 @@ def forward(model: Any, inputs: dict[str, Any]) -> Tensor:
 
 
 def generate(model: Any, inputs: dict[str, Any], tokens: int) -> Tensor:
-    """Ids of tokens on a cache, as a greedy choice; with random weights the two largest logits are seldom near."""
+    """Ids of greedy tokens on a cache; the two largest of random logits are seldom near."""
     found: Tensor = model.generate(
         **inputs, max_new_tokens=tokens, min_new_tokens=tokens, do_sample=False, pad_token_id=0
     )

@@ -99,7 +99,7 @@ def torch_backward(
 
 
 def hidden_by(word: str, shape: tuple[int, int, int]) -> dict[str, Any]:
-    """The arguments of torch's SDPA that say what --masked WORD does; it has no lengths, which are padding there."""
+    """What torch's SDPA calls --masked WORD; it has no lengths, which are padding there."""
     import torch
 
     n, m, _ = shape

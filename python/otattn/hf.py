@@ -158,10 +158,25 @@ def register(
 
 
 def _mask(sdpa: Callable[..., Any], eager: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
-    # is_causal=True with a longer cache would mean another corner here than there: ask for the mask.
-    named["allow_is_causal_skip"] = False
+    if not _ends_together(**named):
+        named["allow_is_causal_skip"] = False
     adds = type(named.get("config")).__name__ in _hf_watch.adding
     return (eager if adds else sdpa)(*arguments, **named)
+
+
+def _ends_together(
+    q_length: Any = None, kv_length: Any = None, q_offset: Any = 0, kv_offset: Any = 0, **others: Any
+) -> bool:
+    """Whether is_causal=True, or one query that sees all keys, says what a causal mask would.
+
+    With a longer cache is_causal=True would mean another corner here than there, and a static cache has room
+    for later keys, which transformers forgets.
+    """
+    del others
+    sizes = (q_length, kv_length, q_offset, kv_offset)
+    if not all(type(x) is int for x in sizes):
+        return False
+    return q_length in (1, kv_length) and q_offset + q_length == kv_offset + kv_length
 
 
 def attention_forward(

@@ -75,6 +75,60 @@ def test_generation_with_a_cache(kind: str, method: str, cache: str, tokens: Any
     assert torch.equal(found, expected)
 
 
+def seen_masks(network: Any, monkeypatch: pytest.MonkeyPatch, **given: Any) -> list[Any]:
+    """The shapes of the masks that the first layer's calls of attention were given in a forward pass."""
+    shapes: list[Any] = []
+    attention = otattn.hf.attention
+
+    def watched(query: Any, key: Any, value: Any, mask: Any, *arguments: Any, **named: Any) -> Any:
+        shapes.append(None if mask is None else tuple(mask.shape))
+        return attention(query, key, value, mask, *arguments, **named)
+
+    with monkeypatch.context() as patched, torch.no_grad():
+        patched.setattr(otattn.hf, "attention", watched)
+        network(**given)
+    return shapes[:1]
+
+
+@pytest.mark.parametrize("cache", ["dynamic", "static"])
+def test_masks_that_say_nothing_are_not_made(cache: str, tokens: Any, monkeypatch: Any) -> None:
+    """What is causal alone is an argument; a step behind a static cache is not, whose later keys are room."""
+    otattn.hf.register("softmax")
+    network = model("llama", attn_implementation="otattn_softmax")
+    ids = tokens["input_ids"]
+    kept = (
+        transformers.StaticCache(network.config, max_cache_len=9)
+        if cache == "static"
+        else transformers.DynamicCache(config=network.config)
+    )
+    with torch.no_grad():
+        whole = network(input_ids=ids).logits[:, -1]
+        network.set_attn_implementation("eager")
+        expected = network(input_ids=ids).logits[:, -1]
+        network.set_attn_implementation("otattn_softmax")
+    assert seen_masks(network, monkeypatch, input_ids=ids) == [None]
+    assert seen_masks(network, monkeypatch, **tokens) == [(2, 1, 7, 7)]
+    first = seen_masks(network, monkeypatch, input_ids=ids[:, :5], past_key_values=kept)
+    assert first == ([(2, 1, 5, 9)] if cache == "static" else [None])
+    middle = seen_masks(network, monkeypatch, input_ids=ids[:, 5:6], past_key_values=kept)
+    assert middle == ([(2, 1, 1, 9)] if cache == "static" else [None])
+    with torch.no_grad():
+        last = network(input_ids=ids[:, 6:], past_key_values=kept).logits[:, -1]
+    assert (whole - expected).abs().max() <= 1e-5
+    assert (last - expected).abs().max() <= 1e-5
+
+
+def test_two_tokens_behind_a_cache_have_a_mask(tokens: Any, monkeypatch: Any) -> None:
+    """is_causal=True would see the first corner of the keys."""
+    otattn.hf.register("softmax")
+    network = model("llama", attn_implementation="otattn_softmax")
+    kept = transformers.DynamicCache(config=network.config)
+    with torch.no_grad():
+        network(input_ids=tokens["input_ids"][:, :5], past_key_values=kept)
+    given = {"input_ids": tokens["input_ids"][:, 5:], "past_key_values": kept}
+    assert seen_masks(network, monkeypatch, **given) == [(2, 1, 2, 7)]
+
+
 def test_bidirectional_methods_respect_padding(tokens: Any) -> None:
     otattn.hf.register()
     network = model("bert")
