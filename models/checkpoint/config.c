@@ -48,15 +48,21 @@ static ota_status read_projection(ota_reader *r, ota_config *config) {
                  {"gated-gelu", OTA_GELU_TANH, true},
                  {"gated-silu", OTA_SILU, true}};
     const json_t *value = ota_reader_value(r, "feed_forward_proj");
-    if (value == NULL) return OTA_OK;
     for (size_t k = 0; json_is_string(value) && k < sizeof words / sizeof *words; k++) {
         if (strcmp(json_string_value(value), words[k].word) != 0) continue;
         config->activation = words[k].activation;
         config->matrices.gated = words[k].gated;
-        return OTA_OK;
+        value = NULL;
     }
-    return ota_reader_refuse(r, "feed_forward_proj",
-                             "must be relu, gelu, gated-gelu or gated-silu");
+    if (value != NULL)
+        return ota_reader_refuse(r, "feed_forward_proj",
+                                 "must be relu, gelu, gated-gelu or gated-silu");
+    /* What the word stands for holds over it where the file says that, too. */
+    const json_t *gated = ota_reader_value(r, "is_gated_act");
+    if (gated == NULL && json_object_get(r->tree, "is_gated_act") != NULL)
+        config->matrices.gated = false;
+    const ota_status status = ota_reader_truth(r, "is_gated_act", gated, &config->matrices.gated);
+    return status == OTA_OK ? read_activation(r, "dense_act_fn", &config->activation) : status;
 }
 
 static ota_status read_packing(ota_reader *r, ota_config *config) {
@@ -252,7 +258,8 @@ static ota_status read_tree(ota_reader *r, const ota_architecture **architecture
     }
     if (ota_architecture_has(row, OTA_ARCH_GELU_IS_TANH) && config->activation == OTA_GELU)
         config->activation = OTA_GELU_TANH;
-    if (status == OTA_OK && ota_architecture_has(row, OTA_ARCH_ROTARY))
+    if (status == OTA_OK && ota_architecture_has(row, OTA_ARCH_ROTARY) &&
+        !ota_architecture_has(row, OTA_ARCH_FIXED_ROPE))
         status = ota_reader_rope(r, row, config);
     if (status == OTA_OK)
         status = read_layer_types(r, "layer_types", ota_architecture_has(row, OTA_ARCH_LAYER_TYPES),

@@ -335,6 +335,7 @@ typedef enum ota_key_kind {
     OTA_KEY_INTEGER,
     OTA_KEY_REAL,
     OTA_KEY_TRUTH,
+    OTA_KEY_TRUTH_OR_NULL,   /* null is false, whatever a missing key is */
     OTA_KEY_NOT,             /* a truth whose field says the contrary */
     OTA_KEY_INTEGER_OR_NULL, /* null is 0, of a hub file */
     OTA_KEY_REAL_OR_NULL
@@ -382,7 +383,11 @@ enum {
     OTA_ARCH_LATENT = 1 << 23, /* latent attention */
     /* The table of positions is as wide as blocks, whatever embeddings are. */
     OTA_ARCH_WIDE_POSITIONS = 1 << 24,
-    OTA_ARCH_LABELS = 1 << 25 /* words are the labels that config.json names */
+    OTA_ARCH_LABELS = 1 << 25, /* words are the labels that config.json names */
+    /* Hub files: rotary positions are the class's own, whatever the file says of them. */
+    OTA_ARCH_FIXED_ROPE = 1 << 26,
+    /* Hub files that say nothing of a scaling have yarn's from 4096 positions to 32 times as many. */
+    OTA_ARCH_YARN_UNSAID = 1 << 27
 };
 
 /* Settings and tensors of families are lists, which relatives share; one of no rows behind the last. */

@@ -11,7 +11,8 @@ void ota_config_set(ota_config *config, const ota_config_key *key, double value)
     case OTA_KEY_INTEGER_OR_NULL: *(int64_t *)field = (int64_t)value; break;
     case OTA_KEY_REAL:
     case OTA_KEY_REAL_OR_NULL: *(double *)field = value; break;
-    case OTA_KEY_TRUTH: *(bool *)field = value != 0; break;
+    case OTA_KEY_TRUTH:
+    case OTA_KEY_TRUTH_OR_NULL: *(bool *)field = value != 0; break;
     case OTA_KEY_NOT: *(bool *)field = value == 0; break;
     }
 }
@@ -67,6 +68,12 @@ static ota_status finish_experts(ota_config *config, const char *path, ota_error
 static ota_status finish_latent(ota_config *config, const char *path, ota_error *error) {
     const ota_rope_scaling *scaling = &config->rope.scaling;
     if (config->latent.value_width > 0) config->value_width = config->latent.value_width;
+    /* Hub files: cosines and sines would have that many, which is fewer, and all pairs those of the first. */
+    if (config->latent.plain > 0 && config->head_width > 0 &&
+        config->head_width != config->rotary_width)
+        return ota_refuse_at(error, path, 0,
+                             "\"head_dim\" is %lld, and %lld numbers of a head are rotated",
+                             (long long)config->head_width, (long long)config->rotary_width);
     if (config->latent.plain == 0)
         config->latent.plain =
             (config->latent.key_width > 0 ? config->latent.key_width : config->head_width) -

@@ -123,8 +123,14 @@ ota_status ota_reader_key(ota_reader *r, const ota_config_key *key, ota_config *
     void *field = (char *)config + key->offset;
     const bool null = name != NULL && value == NULL && json_object_get(r->tree, name) != NULL;
     switch (key->kind) {
-    case OTA_KEY_TRUTH: return ota_reader_truth(r, name, value, field);
+    case OTA_KEY_TRUTH_OR_NULL:
+        if (null) *(bool *)field = false;
+        return ota_reader_truth(r, name, value, field);
+    case OTA_KEY_TRUTH:
+        if (null && key->standard != 0) return ota_reader_refuse(r, name, "must be true or false");
+        return ota_reader_truth(r, name, value, field);
     case OTA_KEY_NOT: {
+        if (null && key->standard != 0) return ota_reader_refuse(r, name, "must be true or false");
         bool contrary = !*(const bool *)field;
         const ota_status status = ota_reader_truth(r, name, value, &contrary);
         *(bool *)field = !contrary;

@@ -100,7 +100,8 @@ static ota_status read_scaling(ota_reader *r, const char *object, ota_rope_scali
     if (scaling->kind == OTA_ROPE_YARN) {
         scaling->low = 1;
         scaling->high = 32;
-        scaling->whole = true;
+        /* A missing key is true there, and null is false. */
+        scaling->whole = !json_is_null(json_object_get(r->tree, "truncate"));
         if (status == OTA_OK)
             status =
                 ota_reader_truth(r, "truncate", ota_reader_value(r, "truncate"), &scaling->whole);
@@ -167,6 +168,10 @@ ota_status ota_reader_rope(ota_reader *r, const ota_architecture *architecture,
     ota_rope_scaling *scaling = &config->rope.scaling;
     const double outside = scaling->original;
     if (outside == 0) scaling->original = (double)config->sizes[OTA_SIZE_POSITIONS];
+    if (ota_architecture_has(architecture, OTA_ARCH_YARN_UNSAID) && newer == NULL &&
+        !holds_any(older))
+        *scaling = (ota_rope_scaling){
+            .kind = OTA_ROPE_YARN, .factor = 32, .low = 1, .high = 32, .original = 4096};
     const rope_target all = {scaling, &config->rope.base, &config->rope.share};
     ota_status status = read_rope_object(r, "rope_scaling", architecture, all);
     if (status != OTA_OK) return status;

@@ -217,6 +217,8 @@ static const ota_config_key mpnet_keys[] = {
     {"relative_attention_num_buckets", NULL, NULL, OTA_KEY_INTEGER, SIZE(BUCKETS), 32, 32, 32, 32},
     ALWAYS(INTEGER, distance, 128),
     ALWAYS(INTEGER, first_position, 1),
+    /* The class looks both ways whatever is_decoder says. */
+    ALWAYS(TRUTH, scores.causal, false),
 };
 
 static const ota_tensor_row mpnet_rows[] = {

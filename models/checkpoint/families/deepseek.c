@@ -18,6 +18,8 @@ static const ota_config_key base_keys[] = {
 };
 
 static const ota_config_key v2_keys[] = {
+    /* The class sets head_dim itself. */
+    ALWAYS(INTEGER, head_width, 0),
     INTEGER_OR_NULL("q_lora_rank", NULL, SIZE(QUERY_RANK), MOST_WIDTH, 1536, 0),
     {"n_routed_experts", "num_experts", NULL, OTA_KEY_INTEGER, SIZE(EXPERTS), 1, MOST_EXPERTS, 64,
      0},
@@ -41,9 +43,9 @@ static const ota_config_key v3_keys[] = {
     INTEGER("topk_group", NULL, AT(experts.groups_chosen), MOST_EXPERTS, 4, 0),
     ALWAYS(INTEGER, experts.group_best, 2),
     REAL("routed_scaling_factor", NULL, experts.factor, 2.5, 0),
-    TRUTH("norm_topk_prob", NULL, experts.normalised, true),
+    TRUTH_OR_NULL("norm_topk_prob", experts.normalised, true, true),
     ALWAYS(TRUTH, experts.sigmoid, true),
-    TRUTH("rope_interleave", NULL, rope.interleaved, true),
+    TRUTH_OR_NULL("rope_interleave", rope.interleaved, true, true),
     {"num_nextn_predict_layers", "num_mtp_layers", NULL, OTA_KEY_INTEGER, AT(unused_layers), 0,
      MOST_LAYERS, 1, 0},
 };

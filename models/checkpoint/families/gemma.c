@@ -36,7 +36,6 @@ static const ota_config_key gemma3_keys[] = {
             MOST_LAYERS, 6, 6),
     REAL("rope_theta", "rope.freq_base", rope.base, 1000000, 10000),
     REAL("rope_local_base_freq", "rope.freq_base_swa", rope.local_base, 10000, 10000),
-    REAL_OR_NULL("attn_logit_softcapping", "attn_logit_softcapping", scores.cap, 0, 0),
     REAL_OR_NULL("final_logit_softcapping", "final_logit_softcapping", factors.logit_cap, 0, 0),
 };
 

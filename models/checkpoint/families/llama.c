@@ -286,7 +286,6 @@ static const ota_config_key gpt_oss_keys[] = {
     ALWAYS(TRUTH, local.windowed, true),
     ALWAYS(INTEGER, local.period, 2),
     TRUTH("attention_bias", NULL, biases.attention, true),
-    REAL("initial_context_length", NULL, rope.scaling.original, 0, 0),
 };
 
 static const ota_tensor_row gpt_oss_rows[] = {
@@ -370,7 +369,8 @@ const ota_architecture ota_llama_family[] = {
      .keys = {LIST(base_keys), LIST(qwen_keys), LIST(qwen3_moe_keys), LIST(attention_bias_key)},
      .rows = {LIST(embed_rows), LIST(norm_rows), LIST(attention_rows), LIST(attention_bias_rows),
               LIST(qwen3_rows), LIST(qwen3_moe_rows), LIST(mlp_rows), LIST(end_rows)}},
-    {LLAMA("gpt-oss", "gpt_oss"), .traits = LLAMA_TRAITS | OTA_ARCH_LAYER_TYPES | OTA_ARCH_PACKED,
+    {LLAMA("gpt-oss", "gpt_oss"),
+     .traits = LLAMA_TRAITS | OTA_ARCH_LAYER_TYPES | OTA_ARCH_PACKED | OTA_ARCH_YARN_UNSAID,
      .keys = {LIST(base_keys), LIST(gpt_oss_keys)},
      .rows = {LIST(embed_rows), LIST(gpt_oss_rows), LIST(attention_rows), LIST(attention_bias_rows),
               LIST(end_rows)}},

@@ -72,6 +72,8 @@ extern const ota_architecture ota_gpt_family[], ota_bert_family[], ota_llama_fam
     { hub, NULL, gguf, OTA_KEY_REAL, AT(field), 0, 0, standard, gguf_standard }
 #define TRUTH(hub, gguf, field, standard)                                                          \
     { hub, NULL, gguf, OTA_KEY_TRUTH, AT(field), 0, 0, standard, standard }
+#define TRUTH_OR_NULL(hub, field, standard, gguf_standard)                                         \
+    { hub, NULL, NULL, OTA_KEY_TRUTH_OR_NULL, AT(field), 0, 0, standard, gguf_standard }
 /* In gguf files the head is the embedding where there is none. */
 #define TIED(standard)                                                                             \
     { "tie_word_embeddings", NULL, NULL, OTA_KEY_TRUTH, AT(tied), 0, 0, standard, true }

@@ -187,6 +187,24 @@ def draw_gemma2(generator: np.random.Generator) -> Settings:
     }
 
 
+def draw_gemma3(generator: np.random.Generator) -> Settings:
+    settings = draw_gemma(generator)
+    settings |= {
+        "hidden_activation": settings.pop("hidden_act"),
+        "query_pre_attn_scalar": pick(generator, 8, 40),
+    }
+    theta = float(generator.uniform(100, 1e5))
+    return settings | {
+        "sliding_window": pick(generator, 1, 7, 100),
+        "sliding_window_pattern": pick(generator, 1, 2, 3),
+        "final_logit_softcapping": pick(generator, None, 3.0),
+        "rope_parameters": {
+            "full_attention": {"rope_type": "default", "rope_theta": theta},
+            "sliding_attention": {"rope_type": "default", "rope_theta": 100.0},
+        },
+    }
+
+
 def gpt_like(generator: np.random.Generator, **more: Any) -> Settings:
     heads, width = pick(generator, 2, 3, 6), pick(generator, 8, 16)
     return {
@@ -490,6 +508,7 @@ FAMILIES = {
     "mpnet": Family("MPNetConfig", "MPNetForMaskedLM", draw_mpnet, False),
     "t5": Family("T5Config", "T5EncoderModel", draw_t5, False),
     "gemma2": Family("Gemma2Config", "Gemma2ForCausalLM", draw_gemma2),
+    "gemma3": Family("Gemma3TextConfig", "Gemma3ForCausalLM", draw_gemma3),
 }
 
 
@@ -725,6 +744,74 @@ def test_factors_that_would_pass_for_none(tmp_path: Path) -> None:
         done = run(tmp_path, "info", name)
         path.write_text(json.dumps(settings))
         assert done.returncode == 4 and f'"{key}": must be above 0' in done.stderr.decode(), (key, done)
+
+
+YARN = {"rope_type": "yarn", "rope_theta": 300.0, "factor": 4.0, "original_max_position_embeddings": 16}
+SHORT = {"rope_type": "yarn", "rope_theta": 300.0, "factor": 4.0, "beta_fast": 3.3, "beta_slow": 0.4}
+LINEAR = {"rope_type": "linear", "rope_theta": 300.0, "factor": 3.0}
+FALCON = {"new_decoder_architecture": False, "num_kv_heads": None, "num_ln_in_parallel_attn": None}
+# Settings of config.json that classes read in ways of their own.
+READ: list[tuple[str, Settings]] = [
+    ("gptj", {"rope_scaling": LINEAR}),
+    ("gptj", {"rope_parameters": LINEAR}),
+    ("deepseek_v2", {"head_dim": 2}),
+    ("deepseek_v3", {"norm_topk_prob": None}),
+    ("deepseek_v3", {"rope_interleave": None}),
+    ("gpt_oss", {"rope_parameters": None}),
+    ("gpt_oss", {"rope_parameters": {}}),
+    ("gpt_oss", {"rope_parameters": None, "rope_scaling": LINEAR}),
+    ("gpt_oss", {"rope_parameters": YARN | {"beta_fast": 1.7, "beta_slow": 0.2, "truncate": None}}),
+    ("gpt_oss", {"rope_parameters": SHORT, "initial_context_length": 20}),
+    ("mpnet", {"is_decoder": True}),
+    ("distilbert", {"is_decoder": True}),
+    ("t5", {"feed_forward_proj": "relu", "dense_act_fn": "silu", "is_gated_act": False}),
+    ("t5", {"feed_forward_proj": "relu", "dense_act_fn": "tanh", "is_gated_act": True}),
+    ("t5", {"feed_forward_proj": "gated-gelu", "dense_act_fn": "gelu", "is_gated_act": True}),
+    ("t5", {"feed_forward_proj": "gated-gelu", "dense_act_fn": "relu", "is_gated_act": None}),
+    ("gemma3", {"attn_logit_softcapping": 2.0}),
+    ("falcon", FALCON | {"multi_query": None, "parallel_attn": True}),
+    ("falcon", FALCON | {"multi_query": True, "parallel_attn": None}),
+]
+
+
+@pytest.mark.parametrize(("name", "changes"), READ, ids=[f"{n}-{k}" for k, (n, _) in enumerate(READ)])
+def test_settings_are_read_as_the_class_reads_them(tmp_path: Path, name: str, changes: Settings) -> None:
+    """The model is that of the file: a configuration made in Python may lose what the file says."""
+    model = make_model(tmp_path / "model", name, 1)
+    path = tmp_path / "model" / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+    kind = type(model)
+    torch.manual_seed(3)
+    config = kind.config_class.from_pretrained(tmp_path / "model")
+    config._attn_implementation = "eager"
+    again = kind(config).eval()
+    with torch.no_grad():
+        for parameter in again.parameters():
+            matrices = 0.07 if name == "t5" else 0.15
+            parameter.add_(torch.randn_like(parameter) * (matrices if parameter.dim() > 1 else 0.1))
+    again.save_pretrained(tmp_path / "other")
+    (tmp_path / "other" / "model.safetensors").replace(tmp_path / "model" / "model.safetensors")
+    expect_same(tmp_path, again, np.random.default_rng(1).integers(3, VOCABULARY, size=(2, 33)))
+
+
+def test_settings_that_no_class_runs_are_refused(tmp_path: Path) -> None:
+    """Null is not true; a head of DeepSeek V3 is rotated as wide as it is."""
+    for name, changes, part in (
+        ("deepseek_v3", {"head_dim": 1}, b'"head_dim" is 1, and '),
+        ("deepseek_v3", {"head_dim": 2}, b'"head_dim" is 2, and '),
+        ("gpt_oss", {"swiglu_limit": 0}, b'"swiglu_limit": must be above 0'),
+        ("gpt_neox", {"use_parallel_residual": None}, b'"use_parallel_residual": must be true or false'),
+        ("opt", {"do_layer_norm_before": None}, b'"do_layer_norm_before": must be true or false'),
+        ("t5", {"is_decoder": True}, b'"is_decoder" is true, and such models are not run'),
+    ):
+        if not (tmp_path / name).exists():
+            make_model(tmp_path / name, name, 1)
+        path = tmp_path / name / "config.json"
+        settings = json.loads(path.read_text())
+        path.write_text(json.dumps(settings | changes))
+        done = run(tmp_path, "info", name)
+        assert done.returncode in (2, 4, 5) and part in done.stderr, (name, changes, done)
+        path.write_text(json.dumps(settings))
 
 
 def test_buckets_that_are_none(tmp_path: Path) -> None:

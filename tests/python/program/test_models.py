@@ -496,7 +496,8 @@ def test_refusals(tmp_path: Path) -> None:
     with_config(4, "does not have the shape [61, 24]", n_embd=24)
     with_config(2, "is not known", model_type="mamba")
     with_config(2, "is not known", activation_function="mish")
-    with_config(4, "between 0 and 1", layer_norm_epsilon=0)
+    with_config(4, "between 0 and 1", layer_norm_epsilon=1)
+    with_config(4, '"layer_norm_epsilon": must be above 0', layer_norm_epsilon=0)
     refused(tmp_path, 6, "no such folder or file", "info", "nothing")
     refused(tmp_path, 2, "vocabulary", "capture", "model", "--ids", "far.npy", "-o", "x.safetensors")
     refused(
@@ -548,7 +549,8 @@ def test_refusals_about_rotary_positions(tmp_path: Path) -> None:
     yarn = {"rope_type": "yarn", "low_freq_factor": None, "high_freq_factor": None}
     with_rope(4, '"beta_slow" and "beta_fast" must be positive and rise', **yarn, beta_fast=0.5)
     with_rope(4, '"truncate": must be true or false', **yarn, truncate=3)
-    with_rope(4, '"attention_factor" must lie in 0 to 1000', **yarn, attention_factor=-1.0)
+    with_rope(4, '"attention_factor" must lie in 0 to 1000', **yarn, attention_factor=1001.0)
+    with_rope(4, '"attention_factor": must be above 0', **yarn, attention_factor=-1.0)
     long = {"rope_type": "longrope", "low_freq_factor": None, "high_freq_factor": None}
     with_rope(4, '"short_factor": must be a list of numbers', **long)
     with_rope(
