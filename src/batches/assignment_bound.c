@@ -28,6 +28,10 @@ double ota_assignment_bound(const ota_cost_view *view, const double *u, const do
     return view->sign * (sum - (double)ota_int_min(view->rows, view->columns) * most);
 }
 
+static bool is_free(const ota_assign_part *part, const uint64_t *barred, int64_t j) {
+    return part->taken[j] == 0 && (barred == NULL || (barred[j / 64] >> j % 64 & 1u) == 0);
+}
+
 /* Of the rows from `first` on, which have their own columns left, every matching costs at least what they do at the prices. */
 double ota_assignment_part_bound(const ota_cost_view *view, const ota_assign_part *part) {
     const bool limited = view->limit < INFINITY, wide = view->rows < view->columns || limited;
@@ -40,18 +44,16 @@ double ota_assignment_part_bound(const ota_cost_view *view, const ota_assign_par
     for (int64_t j = 0; j < columns; j++)
         sum += part->taken[j] ? 0.0 : price_of(part->price, j, 1.0, wide);
     for (int64_t i = part->first; i < view->rows; i++) {
+        const uint64_t *barred = i == part->first ? part->barred : NULL;
         double least = INFINITY;
-        for (int64_t j = 0; j < columns; j++) {
-            const bool barred = i == part->first && (part->barred[j / 64] >> j % 64 & 1u) != 0;
-            if (part->taken[j] || barred || (j >= view->columns && j - view->columns != i))
-                continue;
-            double cost = view->limit;
-            if (j < view->columns) {
-                cost = view->sign * ota_cost_of(view, i, j);
-                if (limited && !(cost < view->limit)) continue;
-            }
-            least = fmin(least, cost - price_of(part->price, j, 1.0, wide));
+        for (int64_t j = 0; j < view->columns; j++) {
+            const double cost = view->sign * ota_cost_of(view, i, j);
+            if (is_free(part, barred, j) && cost < view->limit)
+                least = fmin(least, cost - price_of(part->price, j, 1.0, wide));
         }
+        const int64_t own = view->columns + i;
+        if (limited && is_free(part, barred, own))
+            least = fmin(least, view->limit - price_of(part->price, own, 1.0, wide));
         sum += least;
     }
     return sum;

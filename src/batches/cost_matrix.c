@@ -8,17 +8,19 @@
 
 /* False: NaN, or an infinity that nothing can cost. */
 static bool copy(ota_cost_matrix *matrix, ota_watch *watch) {
-    const ota_cost_view *view = &matrix->view;
+    /* Copies, which what is written may not change. */
+    const ota_cost_view view = matrix->view;
+    const int64_t columns = matrix->columns;
     bool fine = true;
-    for (int64_t i = 0; i < view->rows && !ota_watch_ends(watch, view->columns); i++) {
-        double *to = matrix->cost + i * matrix->columns;
-        for (int64_t j = 0; j < view->columns; j++) {
-            const double cost = view->sign * ota_cost_of(view, i, j);
-            to[j] = cost < view->limit ? cost : (double)INFINITY;
+    for (int64_t i = 0; i < view.rows && !ota_watch_ends(watch, view.columns); i++) {
+        double *to = matrix->cost + i * columns;
+        for (int64_t j = 0; j < view.columns; j++) {
+            const double cost = view.sign * ota_cost_of(&view, i, j);
+            to[j] = cost < view.limit ? cost : (double)INFINITY;
             fine &= cost > -INFINITY;
         }
-        for (int64_t j = view->columns; j < matrix->columns; j++)
-            to[j] = j - view->columns == i ? view->limit : (double)INFINITY;
+        for (int64_t j = view.columns; j < columns; j++)
+            to[j] = j - view.columns == i ? view.limit : (double)INFINITY;
     }
     return fine;
 }
