@@ -13,11 +13,16 @@
 /* Elements of a row are handled in pieces of this many, so that addends live in registers and L1. */
 enum { PIECE = 128 };
 
+/* The place of a query's first key. */
+static int64_t row_of_pairs(const ota_array *a, const ota_pair_place *place) {
+    return (a->size[0] == 1 ? 0 : place->batch * a->stride[0]) +
+           (a->size[1] == 1 ? 0 : place->head * a->stride[1]) +
+           (a->size[2] == 1 ? 0 : place->query * a->stride[2]);
+}
+
 void WORD(ota_pair_numbers)(const OF_TYPE(table) *kernels, const ota_array *a,
                             const ota_pair_place *place, int64_t first, int64_t count, real *out) {
-    const int64_t at = (a->size[0] == 1 ? 0 : place->batch * a->stride[0]) +
-                       (a->size[1] == 1 ? 0 : place->head * a->stride[1]) +
-                       (a->size[2] == 1 ? 0 : place->query * a->stride[2]);
+    const int64_t at = row_of_pairs(a, place);
     const int64_t step = a->size[3] == 1 ? 0 : a->stride[3];
     const char *from =
         (const char *)a->data + (at + first * step) * (int64_t)ota_type_bytes(a->type);
@@ -41,9 +46,19 @@ static void fetch_relative(const piece *at, const ota_array *a, int64_t index, r
                                 a->type, -step, at->count, out);
 }
 
+/* Numbers of the plan's type that are neighbours are added where they lie. */
+static const real *neighbours(const piece *at, const ota_array *a) {
+    if (a->type != REAL_TYPE || a->size[3] == 1 || a->stride[3] != 1) return NULL;
+    return (const real *)a->data + row_of_pairs(a, &at->place) + at->first;
+}
+
 static void add_pairs(const piece *at, const ota_array *array) {
-    real addend[PIECE];
-    pair_numbers(at->kernels, array, &at->place, at->first, at->count, addend);
+    real room[PIECE];
+    const real *addend = neighbours(at, array);
+    if (addend == NULL) {
+        pair_numbers(at->kernels, array, &at->place, at->first, at->count, room);
+        addend = room;
+    }
     at->kernels->terms->add_or_forbid(addend, (real)ota_forbidding_addend(array->type), at->count,
                                       at->s);
 }
