@@ -91,7 +91,7 @@ def partial_wasserstein(a: Any, b: Any, M: Any, m: Any = None, nb_dummies: int =
     wider[-1, -1] = np.inf
     taken = emd(np.append(rows, columns.sum() - mass), np.append(columns, rows.sum() - mass), wider)
     found = _like(M, taken[:-1, :-1])
-    if not log:
+    if not flag("log", log):
         return found
     value = linear_cost(found, M)
     return found, {"cost": value, "partial_w_dist": value}
@@ -110,7 +110,7 @@ def partial_wasserstein2(
     0.25
     """
     plan, entry = partial_wasserstein(a, b, M, m, nb_dummies, log=True)
-    return (entry["cost"], {**entry, "T": plan}) if log else entry["cost"]
+    return (entry["cost"], {**entry, "T": plan}) if flag("log", log) else entry["cost"]
 
 
 # Rounds between two looks at how far the plan has moved, as POT has them.

@@ -31,7 +31,7 @@ from ._handle import Handle
 from ._job import Job
 from ._kept import NUMPY, Kept
 from ._library import library
-from ._settings import DIFFERENTIABLE, MASSES, OPERANDS
+from ._settings import DIFFERENTIABLE, MASSES, OPERANDS, flag
 from ._shapes import fold
 from ._zero_masses import grown
 
@@ -282,6 +282,7 @@ class Plan:
         job = solved.kept.job
         moving = self._tangents(tangents, job.sizes)
         kind = type_of(solved.arrays[0].dtype)
+        coupling = flag("coupling", coupling)
         names = ("out", "coupling") if coupling else ("out",)
         results = tangents_on(
             NUMPY, solved, moving, {name: (kind, output_shape(name, job.sizes)) for name in names}

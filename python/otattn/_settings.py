@@ -155,10 +155,16 @@ def flag(name: str, value: Any) -> bool:
     """A bool of an argument that must be true or false."""
     if type(value) is bool:
         return value
+    if value is None:
+        return False
+    # A word is true whatever it says ("no"), a list whatever it holds: only what equals its truth is one.
     try:
-        return bool(value)
+        truth = bool(value)
+        if bool(value == truth):
+            return truth
     except (TypeError, ValueError, RuntimeError):
-        raise TypeError(f"{name} is {shown(value)}, wanted True or False") from None
+        pass
+    raise TypeError(f"{name} is {shown(value)}, wanted True or False")
 
 
 def count(name: str, value: Any, least: int = 0, most: int = (1 << 63) - 1) -> int | None:

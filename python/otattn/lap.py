@@ -18,6 +18,7 @@ import numpy as np
 
 from . import _native
 from ._assignment import limit_of, matrix_of_costs, solve_equal
+from ._settings import flag
 from ._shapes import dense as dense_array
 from ._threads import threads
 
@@ -43,7 +44,7 @@ __all__ = [
 
 def _cost(cost: Any, dimensions: int, extend_cost: bool, limit: float) -> Any:
     found = matrix_of_costs("cost" if dimensions == 2 else "costs", cost, (dimensions,))
-    if found.shape[-1] != found.shape[-2] and not extend_cost and limit == math.inf:
+    if found.shape[-1] != found.shape[-2] and not flag("extend_cost", extend_cost) and limit == math.inf:
         raise ValueError(
             "Square cost array expected. If cost is intentionally non-square, pass extend_cost=True."
         )
@@ -84,10 +85,10 @@ def lapjv(cost: Any, extend_cost: bool = False, cost_limit: float = np.inf, retu
     matrix = _cost(cost, 2, extend_cost, limit)
     maps = _native.assign(matrix, False, limit, True)
     if maps is not None:
-        return maps if return_cost else maps[1:]
+        return maps if flag("return_cost", return_cost) else maps[1:]
     found = solve_equal(matrix[None], ("column_of", "row_of", "value"), False, limit)
     x, y = found["column_of"][0].astype(np.int32), found["row_of"][0].astype(np.int32)
-    return (float(found["value"][0]), x, y) if return_cost else (x, y)
+    return (float(found["value"][0]), x, y) if flag("return_cost", return_cost) else (x, y)
 
 
 def lapjvx(cost: Any, extend_cost: bool = False, cost_limit: float = np.inf, return_cost: bool = True) -> Any:
@@ -108,7 +109,9 @@ def lapjvx(cost: Any, extend_cost: bool = False, cost_limit: float = np.inf, ret
     limit = limit_of(cost_limit, False)
     matrix = _cost(cost, 2, extend_cost, limit)
     totals, rows, columns = _batch(matrix[None], limit)
-    return (float(totals[0]), rows[0], columns[0]) if return_cost else (rows[0], columns[0])
+    return (
+        (float(totals[0]), rows[0], columns[0]) if flag("return_cost", return_cost) else (rows[0], columns[0])
+    )
 
 
 def lapjvxa(
@@ -124,7 +127,7 @@ def lapjvxa(
     """
     total, rows, columns = lapjvx(cost, extend_cost, cost_limit)
     pairs = np.stack((rows.astype(np.int32), columns), 1)
-    return (total, pairs) if return_cost else pairs
+    return (total, pairs) if flag("return_cost", return_cost) else pairs
 
 
 def lapjvx_batch(
@@ -154,7 +157,7 @@ def lapjvx_batch(
     matrix = _cost(costs, 3, extend_cost, limit)
     with _threads(n_threads):
         found = _batch(matrix, limit)
-    return found if return_cost else found[1:]
+    return found if flag("return_cost", return_cost) else found[1:]
 
 
 def lapjvxa_batch(
@@ -167,7 +170,7 @@ def lapjvxa_batch(
     """`lapjvxa` of each matrix of a stack; arguments as `lapjvx_batch`, a list of (K, 2) arrays comes."""
     totals, rows, columns = lapjvx_batch(costs, extend_cost, cost_limit, True, n_threads)
     pairs = [np.stack((i.astype(np.int32), j), 1) for i, j in zip(rows, columns, strict=True)]
-    return (totals, pairs) if return_cost else pairs
+    return (totals, pairs) if flag("return_cost", return_cost) else pairs
 
 
 # ---- lapx: the same with 64-bit indices ----------------------------------------------------------
@@ -201,10 +204,10 @@ def lapjvs(
         Or x and y, shapes (N,) and (M,), -1: none.
     """
     matrix = _cost(cost, 2, extend_cost is not False, math.inf)
-    names = ("pair_row", "pair_column") if jvx_like else ("column_of", "row_of")
+    names = ("pair_row", "pair_column") if flag("jvx_like", jvx_like) else ("column_of", "row_of")
     found = solve_equal(matrix[None], (*names, "value"), False, math.inf)
     pair = found[names[0]][0], found[names[1]][0]
-    return (float(found["value"][0]), *pair) if return_cost else pair
+    return (float(found["value"][0]), *pair) if flag("return_cost", return_cost) else pair
 
 
 def lapjvsa(
@@ -213,7 +216,7 @@ def lapjvsa(
     """`lapjvs` with an int64 array of pairs, shape (K, 2)."""
     total, rows, columns = lapjvs(cost, extend_cost)
     pairs = np.stack((rows, columns), 1)
-    return (total, pairs) if return_cost else pairs
+    return (total, pairs) if flag("return_cost", return_cost) else pairs
 
 
 def lapjvs_batch(
@@ -242,7 +245,7 @@ def lapjvc(cost: Any, return_cost: bool = True) -> Any:
     """The cheapest matching as int32 indices; N != M is fine. NaN, which forbids there, is refused."""
     total, rows, columns = lapjvs(cost)
     pair = rows.astype(np.int32), columns.astype(np.int32)
-    return (total, *pair) if return_cost else pair
+    return (total, *pair) if flag("return_cost", return_cost) else pair
 
 
 def lapjvr(
@@ -261,7 +264,7 @@ def lapjvr(
     costs = matrix_of_costs("cost", cost, (2,))[None]
     totals, *rest = lapjvr_batch(costs, extend_cost, cost_limit, output=output, precision=precision)
     found = tuple(x[0] for x in rest)
-    if return_cost:
+    if flag("return_cost", return_cost):
         return (float(totals[0]), *found)
     return found[0] if output == "pairs" else found
 
@@ -295,8 +298,8 @@ def lapjvr_batch(
     )
     if output == "pairs":
         pairs = [np.stack(pair, 1) for pair in zip(rows, columns, strict=True)]
-        return (found["value"], pairs) if return_cost else pairs
-    return (found["value"], rows, columns) if return_cost else (rows, columns)
+        return (found["value"], pairs) if flag("return_cost", return_cost) else pairs
+    return (found["value"], rows, columns) if flag("return_cost", return_cost) else (rows, columns)
 
 
 # Two ways to the same matching there.
@@ -360,7 +363,7 @@ def lapmod_batch(
         found = [lapmod(*problem) for problem in problems]
     totals = np.array([x[0] for x in found], np.float64)
     maps = [x[1] for x in found], [x[2] for x in found]
-    return (totals, *maps) if return_cost else maps
+    return (totals, *maps) if flag("return_cost", return_cost) else maps
 
 
 def _dense(n: int, cc: Any, ii: Any, kk: Any) -> Any:

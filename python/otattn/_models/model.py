@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from .. import _model_structs as m
 from .._errors import check, new_error
-from .._settings import number, shown, whole
+from .._settings import flag, number, shown, whole
 from . import studies
 from .capture import Capture, chosen, part_of, point_name
 from .edits import Bound, Edit, bound
@@ -693,6 +693,7 @@ class Model:
         settings, seconds, edits = settings_of(options)
         ids, _ = self._asked(prompt)
         f, count, wanted = self.facts, ids.shape[1], whole("tokens", tokens, 1)
+        sample = flag("sample", sample)
         if not f.causal:
             raise ValueError(f"{f.architecture} looks both ways, so it continues no text")
         if len(ids) != 1:

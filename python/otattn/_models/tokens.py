@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from .. import _model_structs as m
 from .._errors import check, new_error
 from .._library import CANCEL
-from .._settings import shown
+from .._settings import flag, shown
 from .library import library
 
 # A text that is longer than this many bytes in ids is encoded in two calls.
@@ -95,7 +95,9 @@ class Tokenizer:
         if not isinstance(text, (str, bytes)):
             raise TypeError(f"text is a {type(text).__name__}, wanted str or bytes")
         data = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
-        flags = (0 if special else m.ENCODE_NO_SPECIAL) | (m.ENCODE_PLAIN if plain else 0)
+        flags = (0 if flag("special", special) else m.ENCODE_NO_SPECIAL) | (
+            m.ENCODE_PLAIN if flag("plain", plain) else 0
+        )
         options = m.TokenOptions(size=ctypes.sizeof(m.TokenOptions), flags=flags, cancel=CANCEL)
         count, room = ctypes.c_int64(), len(data) // 2 + _SPARE
         error, reference = new_error()
@@ -120,7 +122,9 @@ class Tokenizer:
         """The bytes of a text from its ids; without `special`, special pieces are nothing. `inner`: other ids
         stand before these, so that a blank in front is one of the text."""
         narrow = self._known(ids)
-        flags = (0 if special else m.DECODE_NO_SPECIAL) | (m.DECODE_INNER if inner else 0)
+        flags = (0 if flag("special", special) else m.DECODE_NO_SPECIAL) | (
+            m.DECODE_INNER if flag("inner", inner) else 0
+        )
         options = m.TokenOptions(size=ctypes.sizeof(m.TokenOptions), flags=flags, cancel=CANCEL)
         size, room = ctypes.c_int64(), 8 * narrow.size + _SPARE
         error, reference = new_error()

@@ -169,3 +169,43 @@ def test_names_of_results() -> None:
         TypeError, match=r"return_aux is a int, wanted an otattn\.AuxRequest, names of its fields"
     ):
         otattn.attention(X, X, X, return_aux=3)
+
+
+@pytest.mark.parametrize("value", ["no", "False", b"", [], [False], {}, 2, 0.5, np.nan, len])
+def test_flags_are_true_or_false(value: Any) -> None:
+    """Words and lists were taken by their truth: `is_causal="no"` was causal."""
+    cost, half = X[0, 0] ** 2, np.full(4, 0.25)
+    partial = otattn.ot.partial
+    calls: list[tuple[str, Callable[..., Any]]] = [
+        ("is_causal", lambda **flag: otattn.attention(X, X, X, **flag)),
+        ("is_causal", lambda **flag: otattn.attention(T, T, T, **flag)),
+        ("is_causal", lambda **flag: otattn.coupling(X, **flag)),
+        ("prune", lambda **flag: otattn.Spec("softmax", **flag)),
+        ("cost", lambda **flag: otattn.nn.Attention(4, 2, **flag)),
+        ("add_zero_attn", lambda **flag: otattn.nn.Attention(4, 2, **flag)),
+        ("maximize", lambda **flag: otattn.linear_sum_assignment(cost, **flag)),
+        ("certificate", lambda **flag: otattn.moe.route(cost, 1, **flag)),
+        ("log", lambda **flag: otattn.ot.emd(half, half, cost, **flag)),
+        ("log", lambda **flag: partial.partial_wasserstein(half, half, cost, m=0.5, **flag)),
+        ("log", lambda **flag: partial.partial_wasserstein2(half, half, cost, m=0.5, **flag)),
+        ("return_support_size", lambda **flag: otattn.activations.sparsemax(cost, **flag)),
+        ("extend_cost", lambda **flag: otattn.lap.lapjv(cost[:3], **flag)),
+        ("jvx_like", lambda **flag: otattn.lap.lapjvs(cost, **flag)),
+    ]
+    lap = otattn.lap
+    calls += [
+        ("return_cost", lambda f=f, **flag: f(cost, **flag))
+        for f in (lap.lapjv, lap.lapjvx, lap.lapjvxa, lap.lapjvs, lap.lapjvsa, lap.lapjvc, lap.lapjvr)
+    ]
+    for name, call in calls:
+        with pytest.raises(TypeError, match=rf"{name} is .*, wanted True or False"):
+            call(**{name: value})
+
+
+@pytest.mark.parametrize("value", [None, 0, 0.0, np.bool_(False), np.int64(0), torch.tensor(False)])
+def test_flags_that_are_no_bools(value: Any) -> None:
+    """Numbers 0 and 1, bools of NumPy and torch, and None, which is False."""
+    assert (otattn.attention(X, X, X, is_causal=value) == otattn.attention(X, X, X)).all()
+    if value is not None:
+        causal = otattn.attention(X, X, X, is_causal=True)
+        assert (otattn.attention(X, X, X, is_causal=value == 0) == causal).all()
