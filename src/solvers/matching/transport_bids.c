@@ -74,6 +74,37 @@ static void take_column(ota_transport_paths *paths, int32_t i, int32_t w, double
     if (e != OTA_NO_NODE) paths->price[w] = fmin(paths->price[w], arcs->level[e]);
 }
 
+/* The open columns, those of the highest prices first, as a heap. */
+static void sink_down(const double *price, int32_t *heap, int32_t count, int32_t place) {
+    const int32_t one = heap[place];
+    for (int32_t child; (child = 2 * place + 1) < count; place = child) {
+        if (child + 1 < count && price[heap[child + 1]] > price[heap[child]]) child++;
+        if (!(price[heap[child]] > price[one])) break;
+        heap[place] = heap[child];
+    }
+    heap[place] = one;
+}
+
+/* The row of spare capacity ships anywhere at no cost: it takes columns in the order of their prices until all of it is shipped. */
+static void bid_spare(ota_transport_paths *paths, double more) {
+    const ota_transport_tree *tree = paths->tree;
+    int32_t *heap = paths->lists.row_column, count = 0;
+    for (int32_t w = 0; w < tree->columns; w++) {
+        if (!ota_tree_is_least(tree, w)) heap[count++] = w;
+    }
+    double *price = paths->lists.row_cost;
+    for (int32_t w = 0; w < tree->columns; w++) price[w] = paths->price[w];
+    for (int32_t k = count / 2; k-- > 0;) sink_down(price, heap, count, k);
+    (void)ota_watch_spend(&paths->watch, 2 * (int64_t)count);
+    while (count > 1 && paths->excess[tree->spare_row] > 0) {
+        const int32_t w = heap[0];
+        heap[0] = heap[--count];
+        sink_down(price, heap, count, 0);
+        if (paths->arcs.count + 1 >= paths->arcs.room) break;
+        take_column(paths, tree->spare_row, w, price[heap[0]] - more);
+    }
+}
+
 /* Each row in turn takes its cheapest column, whose price falls by the margin to its second cheapest and by `more`. How many still
  * have something to ship after `most` bids. */
 static int32_t bid(ota_transport_paths *paths, double more, int64_t most) {
@@ -91,6 +122,11 @@ static int32_t bid(ota_transport_paths *paths, double more, int64_t most) {
         first = first + 1 < tree->rows ? first + 1 : 0;
         paths->bids.waiting--;
         paths->search.seen[i] = 0;
+        if (i == tree->spare_row) {
+            bid_spare(paths, more);
+            if (paths->excess[i] > 0) wait_in_line(paths, i);
+            continue;
+        }
         two_cheapest found = find_two(paths, i);
         if (!(found.first <= paths->lists.bound[i])) {
             (void)ota_watch_spend(&paths->watch, tree->padded);
@@ -113,6 +149,7 @@ static double least_overbid(const ota_transport_paths *paths) {
     double sum = 0.0;
     int64_t count = 0;
     for (int32_t i = 0; i < paths->tree->rows; i++) {
+        if (i == paths->tree->spare_row) continue;
         const double first = find_two(paths, i).first;
         if (!(paths->lists.bound[i] < INFINITY) || !(first <= paths->lists.bound[i])) continue;
         sum += (paths->lists.bound[i] - first) / (double)OTA_LISTED_FIRST;

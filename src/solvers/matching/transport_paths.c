@@ -9,11 +9,12 @@
  *
  * Rows ship one after another along the shortest path to the nearest room. Where capacity is left over prices begin at 0, and a column
  * with room keeps that; the row of spare capacity then takes the room that is left, and from the columns where it may ship one search finds
- * the shortest paths to all least sums that are missing, which all become tight, and as many of them as fit together are shipped along.
- * Otherwise every column is filled, and rows bid for prices first (transport_bids.c). */
+ * the shortest paths to all room that is left, which all become tight, and as many of them as fit together are shipped along.
+ * Where that looks at too many pairs, as many rows want few columns, and where every column is to be filled, rows bid for prices first
+ * (transport_bids.c), and ship anew from those. */
 #include "transport_paths.h"
 
-enum { GROUP = 8, LONG_LIST = 96, STEPS_PER_QUESTION = 256 };
+enum { GROUP = 8, LONG_LIST = 96, STEPS_PER_QUESTION = 256, NEAR = 1024 };
 
 void ota_transport_paths_layout(ota_transport_paths *paths, ota_arena *arena, int64_t rows,
                                 int64_t columns) {
@@ -291,6 +292,7 @@ static inline void relax_pair(ota_transport_paths *paths, int32_t i, int32_t w, 
 static void relax_list(ota_transport_paths *paths, int32_t i, bool nearest) {
     const int32_t *column = paths->lists.column + (int64_t)i * OTA_LISTED;
     const double *cost = paths->lists.cost + (int64_t)i * OTA_LISTED;
+    paths->search.work += paths->lists.count[i];
     for (int32_t k = 0; k < paths->lists.count[i]; k++)
         relax_pair(paths, i, column[k], cost[k], nearest);
     const double grows = paths->lists.bound[i] - paths->search.offset[i];
@@ -300,6 +302,7 @@ static void relax_list(ota_transport_paths *paths, int32_t i, bool nearest) {
 /* The same of all pairs of the row, whose list stays as it is. */
 static void relax_all(ota_transport_paths *paths, int32_t i, bool nearest) {
     const ota_score_row row = row_of(paths, i);
+    paths->search.work += paths->tree->columns;
     ota_pair_list list = {.column = paths->lists.row_column, .cost = paths->lists.row_cost};
     paths->read->nearer(&row, paths->price, paths->search.offset[i], paths->search.distance,
                         paths->search.shortest, &list);
@@ -420,7 +423,7 @@ static ota_status ship_row(ota_transport_paths *paths, int32_t i) {
 }
 
 /* Ships from all rows that have something left to all columns that have room. */
-static ota_status ship_all(ota_transport_paths *paths) {
+static ota_status ship_all(ota_transport_paths *paths, bool *far) {
     const ota_transport_tree *tree = paths->tree;
     for (;;) {
         int32_t wanted = 0;
@@ -438,7 +441,8 @@ static ota_status ship_all(ota_transport_paths *paths) {
         int64_t shipped = 0;
         for (int32_t k = 0; k < ends; k++) shipped += ship(paths, paths->search.sinks[k]);
         tidy(paths);
-        if (shipped == 0) return OTA_OK;
+        *far = paths->search.work > paths->search.most;
+        if (shipped == 0 || *far) return OTA_OK;
     }
 }
 
@@ -460,6 +464,7 @@ static void begin(ota_transport_paths *paths) {
     const int32_t open = (int32_t)tree->padded + tree->rows;
     ota_transport_paths_let_go(paths);
     paths->search.number = 0;
+    paths->search.work = 0;
     paths->shipped = 0;
     if (tree->spare_row != OTA_NO_NODE) paths->lists.count[tree->spare_row] = 0;
     for (int64_t w = 0; w < tree->padded; w++) paths->price[w] = 0.0;
@@ -469,22 +474,40 @@ static void begin(ota_transport_paths *paths) {
     }
 }
 
-/* The row of spare capacity takes the room that the others left at no price. */
+/* The row of spare capacity takes the room that the others left where it is cheapest. */
 static void fill_room(ota_transport_paths *paths) {
     const ota_transport_tree *tree = paths->tree;
     const int32_t spare = tree->spare_row;
+    double highest = -INFINITY;
+    for (int32_t w = 0; w < tree->columns; w++) {
+        if (!ota_tree_is_least(tree, w)) highest = fmax(highest, paths->price[w]);
+    }
     for (int32_t w = 0; w < tree->columns; w++) {
         const int64_t amount = ota_int_min(paths->room[w], paths->excess[spare]);
-        if (amount == 0 || ota_tree_is_least(tree, w) || paths->price[w] < 0.0) continue;
+        if (amount == 0 || ota_tree_is_least(tree, w) || paths->price[w] < highest) continue;
         add_flow(paths, spare, w, amount);
         paths->room[w] -= amount;
         paths->excess[spare] -= amount;
     }
 }
 
+/* Ships everything, row by row; *far: but for what was left when as many pairs were looked at as are too many. */
+static ota_status ship_rows(ota_transport_paths *paths, bool *far) {
+    const ota_transport_tree *tree = paths->tree;
+    for (int32_t i = 0; i < tree->rows; i++) {
+        if (i == tree->spare_row) continue;
+        const ota_status status = ship_row(paths, i);
+        if (status != OTA_OK) return status;
+        if ((*far = paths->search.work > paths->search.most)) return OTA_OK;
+    }
+    if (tree->spare_row != OTA_NO_NODE) fill_room(paths);
+    return ship_all(paths, far);
+}
+
 ota_status ota_transport_paths_solve(ota_transport_paths *paths) {
     const ota_transport_tree *tree = paths->tree;
     const bool spare = tree->spare_row != OTA_NO_NODE;
+    bool far = true;
     begin(paths);
     if (!spare) price_columns(paths);
     for (int32_t i = 0; i < tree->rows; i++) {
@@ -492,15 +515,13 @@ ota_status ota_transport_paths_solve(ota_transport_paths *paths) {
         if (going != OTA_OK) return going;
         if (i != tree->spare_row) ota_transport_paths_list(paths, i);
     }
-    if (!spare) {
-        ota_transport_paths_bid(paths);
-        ota_transport_paths_let_go(paths);
+    if (spare) {
+        paths->search.most = (int64_t)tree->rows * NEAR;
+        const ota_status status = ship_rows(paths, &far);
+        if (status != OTA_OK || !far) return status;
     }
-    for (int32_t i = 0; i < tree->rows; i++) {
-        if (i == tree->spare_row) continue;
-        const ota_status status = ship_row(paths, i);
-        if (status != OTA_OK) return status;
-    }
-    if (spare) fill_room(paths);
-    return ship_all(paths);
+    ota_transport_paths_bid(paths);
+    ota_transport_paths_let_go(paths);
+    paths->search.most = INT64_MAX;
+    return ship_rows(paths, &far);
 }

@@ -57,6 +57,8 @@ typedef struct ota_transport_paths {
         int32_t *heap, *slot, *reached; /* [padded + rows] */
         int32_t *cycle;                 /* the same: arcs of one of the flows */
         int32_t *sinks;                 /* [columns] that are reached and have room */
+        int64_t work,
+            most; /* pairs that were looked at, and how many may be before rows bid for prices */
         int32_t number, open, met, ends;
         int32_t end;     /* nearest column with room; OTA_NO_NODE: none yet */
         double shortest; /* its distance; +inf where all of them are wanted */
