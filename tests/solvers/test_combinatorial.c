@@ -905,6 +905,81 @@ static void cancelling_is_heard(void **state) {
     free(work);
 }
 
+static int64_t questions_left;
+
+static ota_status cancelled_later(const ota_settings *settings) {
+    (void)settings;
+    questions++;
+    return questions_left-- > 0 ? OTA_OK : OTA_CANCELLED;
+}
+
+/* Many rows that want few columns, all filled to bounds: rows bid first, and hear of cancelling while they do. */
+static void bids_for_popular_columns(void **state) {
+    (void)state;
+    enum { N = 1024, M = 128, WIDTH = 16 };
+    dice d = 12;
+    double *scores = calloc((size_t)N * M, sizeof *scores),
+           *plan = malloc((size_t)N * M * sizeof *plan);
+    double mu[N], nu[M], f[N], g[M], sums[M] = {0.0}, key[M * WIDTH];
+    for (int k = 0; k < M * WIDTH; k++) key[k] = uniform(&d) - 0.5;
+    for (int i = 0; i < N; i++) {
+        mu[i] = 1.0;
+        for (int k = 0; k < WIDTH; k++) {
+            const double query = 0.5 + uniform(&d);
+            for (int j = 0; j < M; j++) scores[i * M + j] += query * key[j * WIDTH + k];
+        }
+    }
+    for (int j = 0; j < M; j++) nu[j] = 1.5 * N / M;
+    ota_transport problem = {.n = N,
+                             .m = M,
+                             .scores = scores,
+                             .stride = M,
+                             .mu = mu,
+                             .nu = nu,
+                             .capped = true,
+                             .floor = 1.0 / 3.0,
+                             .sink = -INFINITY,
+                             .costs = ota_kernels_choose(NULL)->f64->costs,
+                             .watch = {.interrupted = cancelled_later},
+                             .plan = plan,
+                             .plan_stride = M,
+                             .f = f,
+                             .g = g};
+    void *work = work_of(ota_transport_workspace(N, M, true));
+    questions = 0;
+    questions_left = INT64_MAX;
+    assert_int_equal(ota_transport_solve(&problem, work), OTA_OK);
+    const int64_t asked = questions;
+    double value = 0.0, bound = 0.0;
+    for (int i = 0; i < N; i++) {
+        double row = 0.0;
+        for (int j = 0; j < M; j++) {
+            const double p = plan[i * M + j];
+            assert_true(p >= 0.0);
+            row += p;
+            sums[j] += p;
+            value += p * scores[i * M + j];
+        }
+        assert_true(fabs(row - 1.0) <= gap_tolerance);
+        bound -= f[i];
+    }
+    for (int j = 0; j < M; j++) {
+        assert_true(sums[j] >= nu[j] / 3.0 - 1e-9 && sums[j] <= nu[j] + 1e-9);
+        bound -= g[j] * (g[j] > 0.0 ? nu[j] / 3.0 : nu[j]);
+    }
+    assert_true(dual_excess(N, M, scores, M, f, g) <= 0.0);
+    assert_true(fabs(bound - value) <= 1e-9 * N);
+    /* 118; more than twice as many without bids. */
+    spec_check("", (double)asked, 150.0);
+    for (int part = 0; part < 16; part++) {
+        questions_left = asked * part / 16;
+        assert_int_equal(ota_transport_solve(&problem, work), OTA_CANCELLED);
+    }
+    free(work);
+    free(scores);
+    free(plan);
+}
+
 TEST_FILE(test_combinatorial) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(assignment_equals_brute_force),
@@ -919,6 +994,7 @@ TEST_FILE(test_combinatorial) {
         cmocka_unit_test(named_masks),
         cmocka_unit_test(total_support_of_real_masses),
         cmocka_unit_test(cancelling_is_heard),
+        cmocka_unit_test(bids_for_popular_columns),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

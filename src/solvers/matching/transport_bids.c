@@ -1,8 +1,9 @@
-/* transport_bids.c: prices close to those of the optimum, where every column is filled (transport_paths.c).
+/* transport_bids.c: prices close to those of the optimum, of which paths are short (transport_paths.c).
  *
  * Rows bid for their cheapest column as in assignment_sparse.c. Each flow remembers the price that it was bought at: a column with room
  * has the price it began with, a full one that of the flow that paid least, which who bids more takes first. What a row loses, it bids for
- * again. Only the prices are kept, so rows need not agree in the end. */
+ * again. Only the prices are kept, so rows need not agree in the end: each round ends after BIDS_PER_ROW bids a row, which list a row anew
+ * at most once each, and there are at most twice RISES rounds. */
 #include "transport_paths.h"
 
 enum { OVERBID_SHIFT = 2, OVERBID_STEP = 8, BIDS_PER_ROW = 16, FEW = 16, RISES = 8 };

@@ -14,7 +14,9 @@
  * (transport_bids.c), and ship anew from those. */
 #include "transport_paths.h"
 
-enum { GROUP = 8, LONG_LIST = 96, STEPS_PER_QUESTION = 256, NEAR = 1024 };
+enum { GROUP = 8, LONG_LIST = 96, STEPS_PER_QUESTION = 256 };
+/* Pairs a node, and at least, that the first paths may look at: some two to five times as many as they take where no column is popular. */
+enum { NEAR = 1024, NEAR_AT_LEAST = 1 << 20 };
 
 void ota_transport_paths_layout(ota_transport_paths *paths, ota_arena *arena, int64_t rows,
                                 int64_t columns) {
@@ -516,7 +518,7 @@ ota_status ota_transport_paths_solve(ota_transport_paths *paths) {
         if (i != tree->spare_row) ota_transport_paths_list(paths, i);
     }
     if (spare) {
-        paths->search.most = (int64_t)tree->rows * NEAR;
+        paths->search.most = ota_int_max((int64_t)tree->root * NEAR, NEAR_AT_LEAST);
         const ota_status status = ship_rows(paths, &far);
         if (status != OTA_OK || !far) return status;
     }
