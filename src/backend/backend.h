@@ -100,6 +100,7 @@ typedef struct ota_row_parameters {
     ota_entry_caps caps;      /* where the regulariser is capped */
     int64_t line;             /* the row, for its caps */
     ota_edge edge;            /* of a row that is weighed at its potentials, where it is known */
+    const double *key_caps;   /* of a row that is a list of keys, one each; NULL: `caps` has them */
     double capacity;          /* online: the largest that a key begins with; 0 elsewhere */
     /* Entmax of orders 1 to 2, of rows that are solved again and again: where -f is about, NAN nowhere; and the miss, relative
      * to the mass, from which a step that squares it is the last. NULL: a row by itself. */

@@ -69,7 +69,7 @@ void ota_coupled_layout(ota_coupled *state, ota_arena *arena, bool prune, unsign
         /* What is tried goes no other way than by lists. */
         if (narrow && !state->head->scores.tried)
             state->widened = ota_arena_take(arena, matrix, number);
-        if (listed) ota_row_lists_layout(state, arena);
+        if (listed) ota_row_lists_layout(state, arena, (needs & OTA_NEEDS_FLOW) != 0);
         if (stored)
             state->weights = listed ? state->lists.weights : ota_arena_take(arena, matrix, number);
         const bool shared = state->head->settings->ranks != NULL;
@@ -390,7 +390,8 @@ static ota_status leave(ota_coupled *state, ota_outcome outcome, ota_status stop
     default: break; /* slow or out of rounds; the others come from a stored kernel alone */
     }
     if (!ota_coupled_search(state)) return OTA_INFEASIBLE;
-    const ota_status allowed = caps_allow_a_plan(state);
+    /* Where f64 follows, it asks. */
+    const ota_status allowed = head->scores.tried ? OTA_OK : caps_allow_a_plan(state);
     if (allowed != OTA_OK) return allowed;
     memcpy(head->g, state->best, (size_t)state->pass.columns * sizeof *head->g);
     residual = ota_measure(state);

@@ -65,9 +65,12 @@ typedef struct ota_row_lists {
     double *bound;          /* [rows] keys that are not listed have S_ij + base_j below it */
     double *base;           /* [columns] */
     void *rounded;          /* [columns] base in the type of the scores */
+    double *caps;           /* [chunks][columns] of a row's entries, where there is an array of them */
     int64_t *used;          /* [chunks] */
     int64_t *anew; /* [chunks] rows that the last pass listed again; -1: no room was left */
+    double risen;  /* what keys rose by until the last lists were spent; within entry caps */
     bool stale;    /* the next pass lists every row */
+    bool known;    /* f is that of a pass before */
 } ota_row_lists;
 
 struct ota_coupled {
@@ -232,7 +235,7 @@ void ota_newton_links(ota_coupled *state);
 /* ---- listed_semidual.c ---------------------------------------------------------------------- */
 
 extern const ota_semidual ota_listed_semidual;
-void ota_row_lists_layout(ota_coupled *state, ota_arena *arena);
+void ota_row_lists_layout(ota_coupled *state, ota_arena *arena, bool capped);
 /* Before the first pass, and whenever the scores have changed. */
 void ota_row_lists_begin(ota_coupled *state);
 

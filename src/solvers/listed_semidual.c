@@ -38,7 +38,7 @@ static pass pass_of(ota_coupled *state, double t) {
 
 /* ---- memory ---------------------------------------------------------------------------------- */
 
-void ota_row_lists_layout(ota_coupled *state, ota_arena *arena) {
+void ota_row_lists_layout(ota_coupled *state, ota_arena *arena, bool capped) {
     const ota_passes *shape = &state->pass;
     ota_row_lists *lists = &state->lists;
     lists->room = (shape->chunk_rows + 1) * shape->stride + OTA_LIST_ROOM;
@@ -55,6 +55,7 @@ void ota_row_lists_layout(ota_coupled *state, ota_arena *arena) {
     lists->bound = ota_arena_take(arena, rows, sizeof *lists->bound);
     lists->base = ota_arena_take(arena, columns, sizeof *lists->base);
     lists->rounded = ota_arena_take(arena, columns, sizeof(double));
+    if (capped) lists->caps = ota_arena_take(arena, chunks, columns * sizeof *lists->caps);
     lists->used = ota_arena_take(arena, chunks, sizeof *lists->used);
     lists->anew = ota_arena_take(arena, chunks, sizeof *lists->anew);
 }
@@ -107,6 +108,23 @@ static void take_keys(const pass *now, int64_t chunk, int64_t i, double floor) {
 
 /* ---- rows at g ------------------------------------------------------------------------------- */
 
+/* The caps of the keys of row i, where they are no one number. False: they have no room for the row's mass. */
+static bool gather_caps(const pass *now, int64_t chunk, int64_t i, ota_row_parameters *parameters) {
+    const ota_coupled *state = now->state;
+    const ota_entry_caps *caps = &parameters->caps;
+    const int64_t count = state->lists.count[i];
+    const int32_t *keys = state->lists.keys + state->lists.begin[i];
+    double *to = state->lists.caps + chunk * state->pass.padded_columns;
+    double room = caps->array == NULL ? caps->cap * (double)count : 0.0;
+    for (int64_t k = 0; caps->array != NULL && k < count; k++) {
+        to[k] = ota_entry_cap(caps, i, keys[k]);
+        room += to[k];
+    }
+    parameters->key_caps = to;
+    return parameters->sink > -INFINITY || !(state->lists.bound[i] > -INFINITY) ||
+           room > state->head->mu[i];
+}
+
 /* `about` is where the threshold may lie, or NAN. */
 static void solve_list(const pass *now, int64_t chunk, int64_t i, double about,
                        ota_row_found *found) {
@@ -120,6 +138,8 @@ static void solve_list(const pass *now, int64_t chunk, int64_t i, double about,
     for (int64_t k = 0; k < count; k++) h[k] = head->g[keys[k]];
     parameters.line = i;
     parameters.threshold = &about;
+    found->infeasible = parameters.regulariser->capped && !gather_caps(now, chunk, i, &parameters);
+    if (found->infeasible) return;
     head->host.algebra->row_solve(&parameters, lists->scores + begin, h, count, head->mu[i],
                                   lists->weights + begin, found);
 }
@@ -151,27 +171,61 @@ static double reach_of(const pass *now, double mass) {
     return now->t / gap * (fabs(mass - 1.0) > 0.0 ? pow(mass, gap) : 1.0);
 }
 
+/* The level below which no key of row i has weight, from the solution of its list. */
+static double level_of(const ota_row_found *found) {
+    return found->infeasible ? -INFINITY : -found->potential;
+}
+
+/* How far below its threshold a row lists its keys. */
+static double margin_of(const pass *now, double reach) {
+    return fmax(margin * reach, now->state->lists.risen);
+}
+
+/* Lists row i from `level` on, below which no key has weight, or so it is thought: Keys at their caps leave mass to others,
+ * however far below them these are. */
+static void list_row(const pass *now, int64_t chunk, int64_t i, double level, double about,
+                     ota_row_found *found) {
+    enum { TRIES = 3 };
+    ota_row_lists *lists = &now->state->lists;
+    const double reach = reach_of(now, now->state->head->mu[i]), room = margin_of(now, reach);
+    double deeper = reach;
+    for (int tries = 0;; tries++) {
+        take_keys(now, chunk, i, level - now->rise - room);
+        solve_list(now, chunk, i, about, found);
+        if (lists->bound[i] + now->rise <= level_of(found)) return;
+        lists->used[chunk] -= lists->count[i];
+        if (!found->infeasible) {
+            level = about = level_of(found);
+        } else {
+            level = tries < TRIES ? level - deeper : -INFINITY;
+            deeper *= 2.0;
+        }
+    }
+}
+
 /* base is g: the row's list from its stored scores, and its weights. */
 static void begin_row(const pass *now, int64_t chunk, int64_t i, ota_row_found *found) {
-    ota_coupled *state = now->state;
-    const double mass = state->head->mu[i];
-    const double reach = reach_of(now, mass), top = top_of(now, i);
-    const double sink = now->parameters.sink;
-    const double least = (sink > top ? sink : top) - reach;
-    take_keys(now, chunk, i, least - margin * reach);
-    solve_list(now, chunk, i, NAN, found);
-    shrink(now, chunk, i, fmax(-found->potential - margin * reach, state->lists.bound[i]));
+    const ota_row_lists *lists = &now->state->lists;
+    const double reach = reach_of(now, now->state->head->mu[i]), sink = now->parameters.sink;
+    if (now->parameters.regulariser->capped && lists->known) {
+        const double last = -now->state->head->f[i];
+        list_row(now, chunk, i, last, last, found);
+    } else {
+        const double top = top_of(now, i);
+        list_row(now, chunk, i, (sink > top ? sink : top) - reach, NAN, found);
+    }
+    shrink(now, chunk, i, fmax(level_of(found) - margin_of(now, reach), lists->bound[i]));
 }
 
 /* The row at g, listed again where its list may lack a key with weight; true: it was. */
 static bool solve_row(const pass *now, int64_t chunk, int64_t i, ota_row_found *found) {
-    ota_coupled *state = now->state;
-    ota_row_lists *lists = &state->lists;
-    const double reach = reach_of(now, state->head->mu[i]);
-    solve_list(now, chunk, i, -state->head->f[i], found);
-    if (lists->bound[i] + now->rise <= -found->potential) return false;
-    take_keys(now, chunk, i, fmin(-found->potential, lists->bound[i]) - now->rise - margin * reach);
-    solve_list(now, chunk, i, -found->potential, found);
+    const ota_row_lists *lists = &now->state->lists;
+    const double last = -now->state->head->f[i];
+    solve_list(now, chunk, i, last, found);
+    const double level = level_of(found);
+    if (lists->bound[i] + now->rise <= level) return false;
+    list_row(now, chunk, i, fmin(found->infeasible ? last : level, lists->bound[i]),
+             found->infeasible ? last : level, found);
     return true;
 }
 
@@ -268,19 +322,28 @@ static void solve_rows(ota_coupled *state, double t, double *sums) {
     pass now = pass_of(state, t);
     bool full = false;
     now.anew = state->lists.stale;
+    if (now.anew && state->lists.known && now.parameters.regulariser->capped) {
+        measure_rise(&now);
+        state->lists.risen = now.rise;
+    }
     for (int attempt = 0; attempt < 2; attempt++) {
         if (now.anew) take_base(state);
         measure_rise(&now);
         ota_each_chunk(&state->pass, solve_chunk, &now);
         const int64_t rows = count_anew(state, &full);
         state->lists.stale = rows > state->pass.rows / 4;
+        state->lists.known = true;
         if (!full) break;
         now.anew = true;
     }
     ota_add_chunks(&state->pass, state->pass.chunk.sums, sums);
 }
 
-void ota_row_lists_begin(ota_coupled *state) { state->lists.stale = true; }
+void ota_row_lists_begin(ota_coupled *state) {
+    state->lists.stale = true;
+    state->lists.known = false;
+    state->lists.risen = 0.0;
+}
 
 /* ---- Hessian --------------------------------------------------------------------------------- */
 
@@ -293,6 +356,7 @@ static void curve_chunk(void *context, int64_t chunk, int worker) {
     const ota_host_algebra *algebra = head->host.algebra;
     const ota_row_lists *lists = &state->lists;
     const double power = 2.0 - head->row.order;
+    const bool capped = head->row.regulariser->capped;
     double *leak = state->pass.chunk.sums + chunk * state->pass.padded_columns,
            *full = state->pass.chunk.relaxed + chunk * state->pass.padded_columns;
     int64_t first, last;
@@ -305,6 +369,9 @@ static void curve_chunk(void *context, int64_t chunk, int worker) {
         double *w = lists->weights + lists->begin[i];
         const int32_t *keys = lists->keys + lists->begin[i];
         const double sink = ota_newton_slope(head, head->mu[i], state->sinks[i]);
+        for (int64_t k = 0; capped && k < count; k++) {
+            if (w[k] >= ota_entry_cap(&head->row.caps, i, keys[k])) w[k] = 0.0;
+        }
         if (power < 0.0) {
             for (int64_t k = 0; k < count; k++) w[k] = ota_newton_slope(head, head->mu[i], w[k]);
         } else {

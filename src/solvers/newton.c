@@ -533,13 +533,16 @@ ota_outcome ota_newton_run(ota_coupled *state, ota_status *stopped) {
     const double tau = head->tau, enough = head->settings->stop.tolerance;
     if (!ota_coupled_search(state)) return OTA_HOPELESS;
     newton n = place(state);
-    const bool listed = state->lists.keys != NULL;
+    const bool capped = head->row.regulariser->capped;
+    /* Above order 2 steps within caps cross so many kinks that whole rows are as good. */
+    const bool listed = state->lists.keys != NULL && !(capped && head->row.order > 2.0);
     drop_constant(state, head->g);
     ota_outcome outcome = OTA_SLOW;
     if (listed) outcome = run_on_lists(&n, stopped);
     if (outcome == OTA_MET || outcome == OTA_STOPPED) return outcome;
     if (listed && head->scores.tried) return OTA_SPENT;
-    if (listed && state->interior.matrix != NULL) state->semidual = &ota_stored_semidual;
+    if (listed && (state->interior.matrix != NULL || capped))
+        state->semidual = &ota_stored_semidual;
     if (state->semidual == &ota_stored_semidual) ota_widen_scores(state);
     if (!listed) outcome = iterate(&n, tau, enough, DIRECT_STEPS, stopped);
     if (!listed && outcome != OTA_SLOW) return outcome;
@@ -559,10 +562,11 @@ ota_outcome ota_newton_run(ota_coupled *state, ota_status *stopped) {
 
 /* The interior point knows no caps. */
 unsigned ota_newton_needs(const ota_settings *s, const ota_regulariser_row *regulariser) {
-    if (s->ranks != NULL) return OTA_NEEDS_NEWTON;
-    if (regulariser->capped) return OTA_NEEDS_NEWTON | OTA_NEEDS_FLOW;
-    return regulariser->thresholded ? OTA_NEEDS_NEWTON | OTA_NEEDS_INTERIOR | OTA_NEEDS_LISTS
-                                    : OTA_NEEDS_NEWTON;
+    unsigned needs = OTA_NEEDS_NEWTON;
+    if (s->ranks != NULL) return needs;
+    if (regulariser->capped) needs |= OTA_NEEDS_FLOW;
+    if (!regulariser->thresholded) return needs;
+    return needs | OTA_NEEDS_LISTS | (regulariser->capped ? 0 : OTA_NEEDS_INTERIOR);
 }
 
 static ota_status solve(ota_head *head) {

@@ -138,7 +138,7 @@ static bool keeps_narrow(const ota_cpu_device *device) {
 static bool lists_coupled(const ota_cpu_device *device) {
     const ota_regulariser_row *rows = ota_regulariser_of(&device->resolved->problem);
     return device->layout.kind == OTA_LAYOUT_COUPLED && rows->tsallis && rows->thresholded &&
-           !rows->capped;
+           !(rows->capped && device->resolved->problem.order > 2.0);
 }
 
 static ota_ladder ladder_of(const ota_cpu_device *device) {
@@ -167,8 +167,8 @@ static ota_ladder ladder_of(const ota_cpu_device *device) {
 /* Are rows solved as lists of keys? */
 static bool keeps_lists(const ota_cpu_device *device) {
     const ota_resolved *r = device->resolved;
-    /* Dropout walks whole rows. */
-    return (lists_coupled(device) ||
+    /* Dropout walks whole rows, and so do rows with entry caps. */
+    return ((lists_coupled(device) && !ota_regulariser_of(&r->problem)->capped) ||
             (device->layout.kind == OTA_LAYOUT_ENTMAX && ota_device_is_in_blocks(device))) &&
            r->keys < INT32_MAX && !(r->problem.dropout > 0.0);
 }

@@ -33,6 +33,8 @@ static cap_line caps_of_line(const ota_row_parameters *parameters) {
     const ota_entry_caps *caps = &parameters->caps;
     const ota_array *array = caps->array;
     if (array == NULL) return (cap_line){.one = caps->cap};
+    if (parameters->key_caps != NULL)
+        return (cap_line){.data = parameters->key_caps, .type = OTA_F64, .stride = 1};
     const int axis = caps->transposed ? 2 : 3;
     if (array->size[axis] == 1 || array->stride[axis] == 0)
         return (cap_line){.one = ota_entry_cap(caps, parameters->line, 0)};

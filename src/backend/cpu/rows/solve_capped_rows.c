@@ -344,6 +344,15 @@ typedef struct kept_keys {
     int64_t full_at[2];   /* how many keys are full at the ends */
 } kept_keys;
 
+/* All keys of a short row, so that they are widened once. */
+static void begin_kept(const capped_row *row, kept_keys *kept) {
+    kept->count = -1;
+    kept->full = (ota_capped_sums){0};
+    if (row->count > CHUNK) return;
+    (void)widen(row, 0, kept->x, kept->caps);
+    kept->count = row->count;
+}
+
 static ota_capped_sums power_sums_at(const capped_row *row, const kept_keys *kept, double top,
                                      double x) {
     if (kept->count < 0) return power_pass(row, top, -x, 1.0, NULL);
@@ -402,13 +411,18 @@ static bool power_row(const capped_row *row, double mu, double top, real *p, ota
     const ota_row_parameters *parameters = row->parameters;
     const double power = 1.0 / (parameters->order - 1.0), k = 1.0 / (power * parameters->tau);
     const double sink_y = (parameters->sink - top) * k, whole = pow(mu, 1.0 / power);
-    level_search search = level_begin(whole, whole);
+    const double guess = parameters->threshold == NULL ? NAN : (top - *parameters->threshold) * k;
+    /* Of rows that are solved again and again what their sums round is spread below, and what a step would square away. */
+    const double rounded = 4.0 * DBL_EPSILON * (double)(row->count + 1);
+    const double enough = parameters->threshold == NULL
+                              ? accuracy
+                              : fmax(rounded, parameters->close * parameters->close);
+    level_search search = level_begin(fabs(guess) < INFINITY ? guess : whole, whole);
     bool jumped = power < 1.0;
     /* Weights of such orders rise to their caps so fast that few keys of a row are open. */
     if (jumped) search = power_level(row, mu, top);
     kept_keys kept;
-    kept.count = -1;
-    kept.full = (ota_capped_sums){0};
+    begin_kept(row, &kept);
     double left = 0.0, open = 0.0;
     bool shut = false; /* keys at their caps hold all of the mass */
     if (!(k <= DBL_MAX) || !(fabs(top) <= DBL_MAX / 4.0)) return false;
@@ -422,7 +436,7 @@ static bool power_row(const capped_row *row, double mu, double top, real *p, ota
         left = mu - sums.closed;
         open = sums.open;
         shut = open <= 0.0 && fabs(left) <= 4.0 * DBL_EPSILON * (double)(sums.full + 1) * mu;
-        if (shut || fabs(open - left) <= accuracy * mu) break;
+        if (shut || fabs(open - left) <= enough * mu) break;
         const double norm = norm_of(open, power);
         const double step = 2.0 * open < mu
                                 ? (left - open) / (power * sums.slope)
