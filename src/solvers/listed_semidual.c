@@ -192,10 +192,12 @@ static void list_row(const pass *now, int64_t chunk, int64_t i, double level, do
     for (int tries = 0;; tries++) {
         take_keys(now, chunk, i, level - now->rise - room);
         solve_list(now, chunk, i, about, found);
-        if (lists->bound[i] + now->rise <= level_of(found)) return;
+        const double at = level_of(found);
+        /* The list goes down to `level`, whatever the bound's sum rounds to. */
+        if (!(at < level) || lists->bound[i] + now->rise <= at) return;
         lists->used[chunk] -= lists->count[i];
         if (!found->infeasible) {
-            level = about = level_of(found);
+            level = about = at;
         } else {
             level = tries < TRIES ? level - deeper : -INFINITY;
             deeper *= 2.0;
