@@ -92,7 +92,7 @@ typedef struct ota_edge {
 typedef struct ota_row_parameters {
     const struct ota_kernels *kernels; /* the CPU backend's level; others leave it NULL */
     const ota_regulariser_row *regulariser;
-    double order, tau; /* alpha, a number of the formulas of entmax; the temperature */
+    double order, tau;        /* alpha, a number of the formulas of entmax; the temperature */
     double sink;              /* -inf: none */
     double row_strength;      /* INFINITY: sums are exact */
     const ota_custom *custom; /* NULL: a regulariser of ours */

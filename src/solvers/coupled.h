@@ -65,8 +65,8 @@ typedef struct ota_row_lists {
     double *bound;          /* [rows] keys that are not listed have S_ij + base_j below it */
     double *base;           /* [columns] */
     void *rounded;          /* [columns] base in the type of the scores */
-    double *caps;           /* [chunks][columns] of a row's entries, where there is an array of them */
-    int64_t *used;          /* [chunks] */
+    double *caps;  /* [chunks][columns] of a row's entries, where there is an array of them */
+    int64_t *used; /* [chunks] */
     int64_t *anew; /* [chunks] rows that the last pass listed again; -1: no room was left */
     double risen;  /* what keys rose by until the last lists were spent; within entry caps */
     bool stale;    /* the next pass lists every row */
