@@ -130,9 +130,11 @@ set(OTATTN_LIBRARY_SOURCES
     src/operator/jvp.c
     src/operator/jvp_check.c
     src/operator/jvp_coupled.c
+    src/operator/jvp_limits.c
     src/operator/jvp_masses.c
     src/operator/jvp_rows.c
     src/operator/jvp_scores.c
+    src/operator/mass_limits.c
     src/operator/plan.c
     src/operator/rebind.c
     src/operator/scores.c
@@ -621,6 +623,7 @@ set(OTATTN_TEST_SOURCES
     tests/operator/test_jvp.c
     tests/operator/test_killed_ranks.c
     tests/operator/test_masks.c
+    tests/operator/test_mass_limits.c
     tests/operator/test_online.c
     tests/operator/test_plan_scores.c
     tests/operator/test_rebind.c

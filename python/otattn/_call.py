@@ -47,7 +47,7 @@ LENT = -1
 class Wants:
     """What a call is to find, known by its identity: results by name, of arrays in an order."""
 
-    __slots__ = ("certify", "is_of_masses", "kind", "lead", "names", "order")
+    __slots__ = ("certify", "kind", "lead", "names", "order")
 
     def __init__(
         self,
@@ -62,7 +62,6 @@ class Wants:
         """Dimensions of results before their last one or two; None: as the arrays say."""
         self.kind = kind
         """ "solve", "operator" (of results in four dimensions) or "gradients"."""
-        self.is_of_masses = kind == "gradients" and not {"row_mass", "column_mass"}.isdisjoint(names)
 
 
 _wants = functools.lru_cache(maxsize=1024)(Wants)

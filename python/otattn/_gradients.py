@@ -13,11 +13,10 @@ from ._call import LENT, WHOLE, Wants, are_own, name_of, ordered, run_kept
 from ._handle import Handle
 from ._job import ADDRESS, Job, Moved, View, arrays_of, view_like
 from ._kept import Input, Kept, Memory, Parts, Result, _kinds, address_in, give, inputs_of, is_fresh, take
-from ._settings import DIFFERENTIABLE, MASSES, PLACES
+from ._settings import DIFFERENTIABLE, PLACES
 from ._spec import Spec
 from ._template import is_implicit, needs_no_forward
 from ._threads import thread_limit
-from ._zero_masses import grown
 
 # Behind the operands of a call: gradients of its results, and what forward kept.
 UPSTREAM = ("out_grad", "coupling_grad", "out", "saved")
@@ -28,19 +27,6 @@ def gradients(memory: Memory, spec: Spec, wants: Wants, arrays: Sequence[Any]) -
 
     A forward runs first where the solve has left nothing that backward starts from.
     """
-    if not wants.is_of_masses:
-        return _gradients(memory, spec, wants, arrays)
-    small = grown(spec, wants.order, arrays, wants.names)
-    if small is None:
-        return _gradients(memory, spec, wants, arrays)
-    spec, given = small
-    for name in ("out", "saved"):
-        if name in wants.order:
-            given[wants.order.index(name)] = None
-    return _gradients(memory, spec, wants, given)
-
-
-def _gradients(memory: Memory, spec: Spec, wants: Wants, arrays: Sequence[Any]) -> tuple[Any, ...] | None:
     if spec.is_plain:
         found = _native.again(_kinds, give, spec.token, wants, thread_limit(), LENT, *arrays)
         if found is not None:
@@ -53,9 +39,6 @@ def tangents(memory: Memory, spec: Spec, wants: Wants, arrays: Sequence[Any]) ->
 
     Of WHOLE operands in four dimensions with the tangents of those that are DIFFERENTIABLE behind.
     """
-    moving = [name for name in MASSES if arrays[len(WHOLE) + DIFFERENTIABLE.index(name)] is not None]
-    small = grown(spec, wants.order, arrays, moving) if moving else None
-    spec, arrays = (spec, arrays) if small is None else small
     found = _differentiated(memory, spec, wants, arrays, _make_tangents)
     assert found is not None
     return found

@@ -37,7 +37,6 @@ from ._library import library
 from ._settings import DIFFERENTIABLE, OPERANDS, UNBATCHED
 from ._spec import Spec
 from ._template import is_closed_form, is_implicit, needs_no_forward
-from ._zero_masses import finer, share_of, with_limits
 
 TARGET = "otattn"
 _TERMS, _SUPPORTS, _NAME = 6, 4, 32
@@ -391,34 +390,10 @@ def _solve_backward(static: Static, left: Any, gradients: tuple[Any, ...]) -> An
     fixed = Backward(static, wanted, upstream, _kept_of(static)[1])
     arriving = [given[name] for name in upstream]
 
-    def by_kept() -> tuple[Any, ...]:
-        found: tuple[Any, ...] = _differentiator(fixed)(*present, *arriving, *kept)
-        return found
-
-    grown = [name for name in with_limits(static.spec) if name in wanted]
-    whole = dict(zip(static.operands, present, strict=True))
-    if not grown:
-        slopes = by_kept()
-    else:
-
-        def by_grown() -> tuple[Any, ...]:
-            # Solved again, with small masses for those of 0.
-            small = whole | {name: _with_small(static.spec, whole[name]) for name in grown}
-            again = fixed._replace(static=static._replace(spec=finer(static.spec)), kept=())
-            found: tuple[Any, ...] = _differentiator(again)(*small.values(), *arriving)
-            return found
-
-        empty = functools.reduce(jnp.logical_or, [(whole[name] == 0).any() for name in grown])
-        slopes = jax.lax.cond(empty, by_grown, by_kept)
+    slopes = _differentiator(fixed)(*present, *arriving, *kept)
     found = dict(zip(wanted, slopes, strict=True))
     pairs = zip(static.operands, present, strict=True)
     return (tuple(found[name] if name in found else _nothing(x) for name, x in pairs),)
-
-
-def _with_small(spec: Any, mass: Any) -> Any:
-    total = mass.sum(-1, keepdims=True)
-    small = mass + jnp.where(mass == 0, total * share_of(spec, mass.dtype.itemsize), 0)
-    return (small * (total / (small.sum(-1, keepdims=True) + (total == 0)))).astype(mass.dtype)
 
 
 def _nothing(x: Any) -> Any:

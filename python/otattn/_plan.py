@@ -31,9 +31,8 @@ from ._handle import Handle
 from ._job import Job
 from ._kept import NUMPY, Kept
 from ._library import library
-from ._settings import DIFFERENTIABLE, MASSES, OPERANDS, flag
+from ._settings import DIFFERENTIABLE, OPERANDS, flag
 from ._shapes import fold
-from ._zero_masses import grown
 
 
 class _Given(NamedTuple):
@@ -172,24 +171,6 @@ class Plan:
             raise ValueError("there is no forward to differentiate; call it first")
         return self._solved
 
-    def _last_grown(self, names: Iterable[str]) -> Solved:
-        """The last forward, solved again with small masses for those of 0 whose derivatives are wanted."""
-        solved = self._last()
-        moving = [name for name in names if name in MASSES]
-        small = grown(self._spec, WHOLE, solved.arrays, moving) if moving else None
-        if small is None:
-            return solved
-        spec, arrays = small
-        job = Job(spec, [operand_of(x) for x in (*arrays, *self._given.operands[len(WHOLE) :])], True)
-        wants = wants_of(("out", "column_potential", "row_potential"), WHOLE, False, self._given.lead)
-        kept = solve_of(NUMPY, job, wants, arrays, (arrays[0], self._given.lead), None, Handle(job))
-        kept.lent = True
-        found = run_kept(NUMPY, kept, spec, arrays)
-        if found is None:
-            refused(kept)
-        kept.settle(found[1])
-        return Solved(kept, arrays, found)
-
     def backward(
         self,
         out_grad: Any = None,
@@ -218,7 +199,7 @@ class Plan:
             When forward, or the linear system of the derivative, did not converge.
         """
         wrt = tuple(wrt)
-        solved = self._last_grown(wrt)
+        solved = self._last()
         given: dict[str, Any] = {}
         for name, x in (("out_grad", out_grad), ("coupling_grad", coupling_grad)):
             if x is not None:
@@ -278,7 +259,7 @@ class Plan:
         >>> bool(abs(change.sum(-1)).max() < 1e-12)
         True
         """
-        solved = self._last_grown(tangents)
+        solved = self._last()
         job = solved.kept.job
         moving = self._tangents(tangents, job.sizes)
         kind = type_of(solved.arrays[0].dtype)

@@ -165,6 +165,10 @@ typedef struct ota_backward_job {
         bool may_use_kernel; /* fixed rounds */
         bool begins_narrow;  /* T = float until a head is refused */
     } choice;
+    /* Masses of 0 whose derivatives are wanted, and are those of a mass that begins to grow; by the operator. */
+    struct {
+        bool queries, keys;
+    } limits;
     /* the head at work, by the operator, but for `biased` and `stored` */
     int64_t batch, head, key_head;
     ota_row_parameters parameters;
@@ -252,6 +256,8 @@ typedef struct ota_gradient_passes {
     /* Relaxed rows answer to U with less than their mean: moves adjoint.right; returns `scale` and what that adds to its absolute
        terms. NULL: the right side has been formed with what they answer. */
     double (*recentre)(ota_backward_job *job, double scale);
+    /* Scores and dL/dP of one query in f64, into lines of [keys]. */
+    void (*load_pairs)(ota_backward_job *job, int64_t query, double *scores, double *upstream);
     /* Scores and dL/dP in f64 in the solver's orientation, into matrix and gradient. */
     void (*widen)(ota_backward_job *job);
 

@@ -5,6 +5,7 @@
  *
  * with dS' = dL/dS through the softcap. */
 #include "backward.h"
+#include "mass_limits.h"
 #include "masks/masks.h"
 
 #include <float.h>
@@ -186,7 +187,9 @@ static ota_status run_implicit(ota_backward_job *job) {
     rule.b = system.b;
     ota_backward_find_used(job, rule.column_sum, s->held);
     rule.used = s->held;
+    ota_backward_limits(job, s->adjoint.row_sums);
     ota_sums_of_masses(job, &rule);
+    ota_backward_forget_limits(job);
     return OTA_OK;
 }
 
@@ -350,6 +353,7 @@ static ota_status run_unrolled(ota_backward_job *job) {
     const double *of_keys = plan->strategy.transposed ? u.found_f : head.g;
     memcpy(s->f, of_queries, (size_t)r->queries * sizeof(double));
     memcpy(s->g, of_keys, (size_t)r->keys * sizeof(double));
+    ota_backward_close_limits(job);
     passes_of(job)->load_bias(job);
     if (passes_of(job)->mark_top != NULL) passes_of(job)->mark_top(job);
     s->sums.temperature[job->head] += u.sums.temperature;
@@ -395,8 +399,8 @@ static ota_status find_multipliers(ota_backward_job *job) {
 /* Does all that is wanted come from the gradients of outputs? */
 static bool may_use_kernel(const ota_backward_job *job) {
     const ota_gradients *want = job->want;
-    return job->space->kernel.width > 0 && ota_array_present(&want->out_grad) &&
-           !ota_array_present(&want->coupling_grad);
+    return job->space->kernel.width > 0 && !job->limits.queries && !job->limits.keys &&
+           ota_array_present(&want->out_grad) && !ota_array_present(&want->coupling_grad);
 }
 
 /* Are implicit heads tried in f32? Like the rounds of forward: not where that could not meet the tolerance. */
@@ -467,6 +471,7 @@ static ota_status run_head(ota_backward_job *job) {
     } else {
         passes_of(job)->write(job);
         ota_sums_of_head(job);
+        if (job->mode == OTA_BACKWARD_FREE && job->limits.queries) ota_backward_free_limits(job);
     }
     for (int64_t i = 0; i < r->queries; i++) {
         if (s->bad[i]) s->sums.row_mass[index * r->queries + i] = (double)NAN;
@@ -550,7 +555,10 @@ ota_status ota_backward_run(ota_plan *plan, const ota_arrays *arrays, const ota_
     const ota_gradient_passes *passes = plan->backend->gradient;
     ota_backward_job job = ota_backward_job_of(plan, arrays);
     job.want = want;
-    job.choice.tiled = passes->tiles_fit != NULL && passes->tiles_fit(&job);
+    job.limits.queries = ota_array_present(&want->row_mass) && ota_masses_grow(r, true);
+    job.limits.keys = ota_array_present(&want->column_mass) && ota_masses_grow(r, false);
+    job.choice.tiled = passes->tiles_fit != NULL && passes->tiles_fit(&job) &&
+                       !(job.mode == OTA_BACKWARD_FREE && job.limits.queries);
     job.choice.may_use_kernel = may_use_kernel(&job);
     job.choice.begins_narrow = begins_narrow(&job);
     if (job.choice.tiled && job.mode == OTA_BACKWARD_FREE) {

@@ -1,6 +1,7 @@
 /* What backward's fixed rounds start from: masses, targets and settings of one head in the orientation of the
  * solver, as forward's rounds saw them. */
 #include "backward.h"
+#include "mass_limits.h"
 
 #include <math.h>
 
@@ -18,6 +19,36 @@ static void share_masses(ota_head *head, unsigned char *used, double *nu) {
     }
 }
 
+/* Softmax alone has fixed rounds, and its derivatives are relative to the masses: what stands for a mass of 0 that begins to grow
+ * (mass_limits.h), so small beside the largest of its side that it shows in no sum. 0: none does. */
+static double grown_mass(const ota_backward_job *job, bool rows) {
+    const ota_plan *plan = job->plan;
+    const bool queries = rows != plan->strategy.transposed;
+    const int64_t count = rows ? plan->strategy.rows : plan->strategy.columns;
+    double largest = 0.0;
+    if (!(queries ? job->limits.queries : job->limits.keys)) return 0.0;
+    for (int64_t k = 0; k < count; k++) {
+        const ota_resolved *r = &plan->resolved;
+        largest = fmax(largest, queries ? ota_row_mass(r, job->batch, job->head, k)
+                                        : ota_column_mass(r, job->batch, job->head, k, 1.0));
+    }
+    return 0x1p-200 * largest;
+}
+
+/* May the row use a key that has mass, or begins to? */
+static bool finds_mass(const ota_backward_job *job, const double *row, double grown) {
+    const ota_plan *plan = job->plan;
+    const bool given =
+        ota_array_present(plan->strategy.transposed ? &plan->resolved.problem.row_mass
+                                                    : &plan->resolved.problem.column_mass);
+    bool any = job->parameters.sink > -INFINITY;
+    for (int64_t j = 0; j < plan->strategy.columns && !any; j++)
+        any = row[j] > -INFINITY &&
+              (!given || grown > 0.0 ||
+               !ota_mass_is_none(&plan->resolved, job, plan->strategy.transposed, j));
+    return any;
+}
+
 /* Masses as forward's rounds saw them: mu without empty rows, and which keys are usable or reached. */
 static void load_masses(ota_backward_job *job, ota_head *head, double *mu, double *nu) {
     const ota_plan *plan = job->plan;
@@ -29,6 +60,7 @@ static void load_masses(ota_backward_job *job, ota_head *head, double *mu, doubl
         s->held[j] = 0;
         nu[j] = 0.0;
     }
+    const double grown = grown_mass(job, true), grown_column = grown_mass(job, false);
     ota_watch watch = ota_watch_of(head->settings);
     for (int64_t i = 0; i < n && !ota_watch_ends(&watch, m); i++) {
         const double *row = (const double *)head->scores.data + i * head->scores.stride;
@@ -43,6 +75,8 @@ static void load_masses(ota_backward_job *job, ota_head *head, double *mu, doubl
         }
         if (!any) mu[i] = 0.0;
         head->mass += mu[i];
+        if (any && grown > 0.0 && !(mu[i] > 0.0) && finds_mass(job, row, grown_column))
+            mu[i] = grown;
     }
     share_masses(head, s->held, nu);
 }
@@ -56,6 +90,7 @@ void ota_backward_targets(const ota_backward_job *job, const ota_head *head, dou
     const bool given =
         ota_array_present(plan->strategy.transposed ? &p->row_mass : &p->column_mass);
     const ota_column_rule_row *rule = ota_column_rule_of(p->columns);
+    const double grown = grown_mass(job, false);
     double usable = 0.0, total = 0.0;
     for (int64_t j = 0; j < m; j++) usable += s->held[j] ? 1.0 : 0.0;
     for (int64_t j = 0; j < m; j++) {
@@ -67,6 +102,7 @@ void ota_backward_targets(const ota_backward_job *job, const ota_head *head, dou
             mass = plan->strategy.transposed ? ota_row_mass(r, job->batch, job->head, j)
                                              : ota_column_mass(r, job->batch, job->head, j, mass);
         }
+        if (given && reached && grown > 0.0 && !(mass > 0.0)) mass = grown;
         nu[j] = ota_column_target(p, mass);
         if (ota_rule_is(rule, OTA_RULE_PENALISED) && !reached) nu[j] = 0.0;
         total += nu[j];

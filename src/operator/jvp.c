@@ -4,6 +4,7 @@
  * Memory besides backward's: keys, values and their tangents [keys][width] of one head and blocks of
  * OTA_TANGENT_ROWS rows a worker; coupled columns use backward's matrices. */
 #include "jvp.h"
+#include "mass_limits.h"
 
 #include <math.h>
 #include <string.h>
@@ -43,6 +44,9 @@ ota_tangent_space *ota_tangents_lay_out(ota_plan *plan, int64_t lane) {
     s.column_moved = take(a, 1, lane);
     s.row_sum = take(a, 1, lane);
     s.column_sum = take(a, 1, lane);
+    double **const limits[] = {&s.limits.of_query,   &s.limits.of_key, &s.limits.by_keys,
+                               &s.limits.by_queries, &s.limits.top,    &s.limits.total};
+    for (size_t k = 0; k < sizeof limits / sizeof limits[0]; k++) *limits[k] = take(a, 1, lane);
     s.workers = ota_arena_take(a, (size_t)ota_pool_threads(plan->pool), sizeof(ota_tangent_worker));
     for (int k = 0; k < ota_pool_threads(plan->pool); k++) {
         ota_tangent_worker worker = {0};
@@ -117,6 +121,7 @@ static ota_status run_head(ota_tangent_job *job) {
     memset(s->b, 0, (size_t)plan->strategy.padded_keys * sizeof *s->b);
     double *const matrix = plan->backend->gradient->memory(plan->device, base->place).matrix;
     if (matrix != NULL) s->matrix = matrix;
+    ota_tangents_begin_limits(job);
     const ota_status status = follow_head(job);
     if (status != OTA_OK && !ends_all(status)) poison_head(job);
     return status;
@@ -130,6 +135,8 @@ ota_status ota_tangents_run(ota_plan *plan, const ota_arrays *arrays, const ota_
                            .tangents = tangents,
                            .space = plan->backward->tangents};
     job.base.want = &nothing;
+    job.base.limits.queries = ota_array_present(&tangents->row_mass) && ota_masses_grow(r, true);
+    job.base.limits.keys = ota_array_present(&tangents->column_mass) && ota_masses_grow(r, false);
     const int64_t group = r->key_heads > 0 ? r->heads / r->key_heads : 0;
     found->status = OTA_OK;
     for (int64_t index = 0; index < r->batch * r->heads; index++) {

@@ -29,6 +29,13 @@ typedef struct ota_tangent_worker {
     double *line;                                 /* [stride] */
 } ota_tangent_worker;
 
+/* Of masses of 0 that begin to grow. */
+typedef struct ota_tangent_limits {
+    double *of_query, *of_key;    /* [queries], [keys] how their sums move; 0 of all others */
+    double *by_keys, *by_queries; /* [queries], [keys] what those take of the others' */
+    double *top, *total;          /* [keys] of the weights of a key that grows */
+} ota_tangent_limits;
+
 typedef struct ota_tangent_space {
     double *keys, *key_tangents; /* [width][stride]: transposed, so that scores are sums of rows */
     double *values, *value_tangents;  /* [keys][values_width], what is not finite 0 */
@@ -37,6 +44,7 @@ typedef struct ota_tangent_space {
     bool *shut;                       /* [stride] online: the row took what was left */
     double *row_moved, *column_moved; /* [lane] dR, dC */
     double *row_sum, *column_sum;     /* [lane] of P, the sink's included */
+    ota_tangent_limits limits;
     ota_tangent_worker *workers;
 } ota_tangent_space;
 
@@ -86,6 +94,13 @@ void ota_tangents_put(const ota_tangent_job *job, ota_tangent_worker *w, int64_t
 /* Rows alone, and rows in order: all of a head. */
 void ota_tangents_free(ota_tangent_job *job);
 void ota_tangents_online(ota_tangent_job *job);
+
+/* jvp_limits.c: which queries and keys of a head grow from 0; once potentials are known, what they take of others; and their part
+ * of dP of a row of scores s, with a line for p. */
+void ota_tangents_begin_limits(ota_tangent_job *job);
+void ota_tangents_find_limits(ota_tangent_job *job);
+void ota_tangents_move_limits(const ota_tangent_job *job, int64_t query, const double *s, double *p,
+                              double *change);
 
 /* jvp_masses.c: dR of a row of the solver's orientation, and dC of its columns once all rows are known. */
 double ota_tangents_of_row(const ota_tangent_job *job, int64_t row, double sum, double f,

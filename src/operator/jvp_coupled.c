@@ -5,6 +5,7 @@
  *     right_j = sum_i w_ij (U_ij - row_right_i / den_i) - tau dC_j,   row_right_i = sum_j w_ij U_ij - tau dR_i
  *
  * State: what backward reserves, one or two matrices [dense_rows][dense_stride]. */
+#include <float.h>
 #include <math.h>
 #include <string.h>
 
@@ -70,7 +71,7 @@ static void system_row(ota_tangent_job *job, ota_tangent_worker *w, int64_t k, i
         if (slopes[j] > 0.0) right += slopes[j] * u[j];
     }
     if (p->rows == OTA_ROWS_RELAXED) den += tau * row.sum / p->row_strength;
-    right -= tau * ota_tangents_of_row(job, i, row.sum, f, false);
+    right -= tau * (ota_tangents_of_row(job, i, row.sum, f, false) - job->space->limits.by_keys[i]);
     s->adjoint.den[i] = den;
     s->adjoint.row_right[i] = right;
     job->space->row_sum[i] = row.sum;
@@ -145,7 +146,8 @@ static ota_status form_transposed(ota_tangent_job *job) {
     for (int64_t i = 0; i < plan->strategy.rows; i++) {
         const double sum = job->space->row_sum[i];
         if (p->rows == OTA_ROWS_RELAXED) s->adjoint.den[i] += tau * sum / p->row_strength;
-        s->adjoint.row_right[i] -= tau * ota_tangents_of_row(job, i, sum, s->g[i], false);
+        s->adjoint.row_right[i] -= tau * (ota_tangents_of_row(job, i, sum, s->g[i], false) -
+                                          job->space->limits.by_queries[i]);
     }
     return status == OTA_OK ? run_rows(job, transposed_right) : status;
 }
@@ -185,7 +187,14 @@ static void bind_columns(ota_tangent_job *job, ota_adjoint *system) {
     const double tau = job->base.parameters.tau;
     const double *f = plan->strategy.transposed ? s->g : s->f,
                  *g = plan->strategy.transposed ? s->f : s->g;
+    const ota_tangent_limits *limits = &job->space->limits;
+    const double *rows_grow = plan->strategy.transposed ? limits->of_key : limits->of_query,
+                 *columns_grow = plan->strategy.transposed ? limits->of_query : limits->of_key,
+                 *taken = plan->strategy.transposed ? limits->by_keys : limits->by_queries;
     ota_backward_find_used(&job->base, job->space->column_sum, s->held);
+    for (int64_t i = 0; i < plan->strategy.rows; i++) {
+        if (rows_grow[i] < 0.0 || rows_grow[i] > 0.0) job->space->row_sum[i] = DBL_MIN;
+    }
     const ota_mass_rule rule = {.f = f,
                                 .g = g,
                                 .row_sum = job->space->row_sum,
@@ -196,7 +205,8 @@ static void bind_columns(ota_tangent_job *job, ota_adjoint *system) {
     const ota_column_parameters parameters = ota_column_parameters_of(p);
     system->scale = 0.0;
     for (int64_t j = 0; j < plan->strategy.columns; j++) {
-        const double moved = tau * job->space->column_moved[j];
+        const bool grows = columns_grow[j] < 0.0 || columns_grow[j] > 0.0;
+        const double moved = grows ? 0.0 : tau * (job->space->column_moved[j] - taken[j]);
         s->held[j] = ota_column_rests(column_rule, &parameters, g[j]);
         s->adjoint.right[j] -= moved;
         if (!s->held[j]) system->scale += s->adjoint.right_terms[j] + fabs(moved);
@@ -207,6 +217,7 @@ static void bind_columns(ota_tangent_job *job, ota_adjoint *system) {
 
 ota_status ota_tangents_implicit(ota_tangent_job *job) {
     load_potentials(job);
+    ota_tangents_find_limits(job);
     ota_status status =
         job->base.plan->strategy.transposed ? form_transposed(job) : form_straight(job);
     if (status != OTA_OK) return status;

@@ -121,7 +121,12 @@ static void move_row(const ota_tangent_job *job, ota_tangent_worker *w, const ot
 void ota_tangents_emit(const ota_tangent_job *job, ota_tangent_worker *w, int64_t first,
                        int64_t rows) {
     const ota_block b = ota_tangents_block(job, w, first, rows);
-    for (int64_t k = 0; k < rows; k++) move_row(job, w, &b, k);
+    for (int64_t k = 0; k < rows; k++) {
+        move_row(job, w, &b, k);
+        if (!job->base.space->bad[first + k] && job->base.mode != OTA_BACKWARD_UNROLLED)
+            ota_tangents_move_limits(job, first + k, w->scores + k * b.stride, w->line,
+                                     w->change + k * b.stride);
+    }
     ota_tangents_put(job, w, first, rows);
 }
 

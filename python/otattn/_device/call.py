@@ -10,14 +10,14 @@ from torch import Tensor
 
 from .. import _structs as c
 from .._leaks import watch
-from .._settings import MASSES, OPERANDS, PLACES
+from .._settings import MASSES, PLACES
 from .._spec import Spec
-from .._zero_masses import grown
 from .adjoint import Upstream, gradients
 from .checks import check_call, check_masses, check_start
 from .choice import engine_of
 from .entmax import Rows
 from .outcome import Results, found_by, settle
+from .small_masses import grown
 from .solver import solve
 from .triton_engine import Kernels
 
@@ -102,7 +102,7 @@ def gradients_of_tensors(
 ) -> list[Tensor]:
     """Those of the operands `wanted`, for gradients of out, coupling and receiver."""
     with arithmetic(operands, recorded=True):
-        small = grown(spec, OPERANDS[: len(operands)], operands, wanted, by_rounds=True)
+        small = grown(spec, operands, wanted)
         found = _gradients(spec, operands, upstream, saved, wanted)
         if small is not None:
             # Small masses show in the plan of rounds: they serve the derivatives by masses of 0 alone.

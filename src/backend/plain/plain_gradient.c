@@ -275,6 +275,14 @@ static void widen_row(ota_backward_job *job, int64_t i) {
     }
 }
 
+static void load_pairs(ota_backward_job *job, int64_t query, double *scores, double *upstream) {
+    const size_t bytes = (size_t)job->resolved->keys * sizeof(double);
+    load_row(job, query);
+    if (bytes == 0) return;
+    memcpy(scores, job->space->own->s, bytes);
+    memcpy(upstream, job->space->own->u, bytes);
+}
+
 static void widen(ota_backward_job *job) { each_row(job, widen_row); }
 
 static void load_bias(ota_backward_job *job) { job->state.biased = true; }
@@ -436,4 +444,5 @@ const ota_gradient_passes ota_plain_gradient = {.lay_out = lay_out,
                                                 .reverse_online = reverse_online,
                                                 .slopes = slopes,
                                                 .transposed_right = transposed_right,
+                                                .load_pairs = load_pairs,
                                                 .widen = widen};

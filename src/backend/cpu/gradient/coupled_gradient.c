@@ -232,6 +232,21 @@ double recentre(ota_backward_job *job, double scale) {
     return scale;
 }
 
+/* Scores and dL/dP of one query, for the limits of masses of 0. */
+void load_pairs(ota_backward_job *job, int64_t query, double *scores, double *upstream) {
+    const ota_cpu_device *device = job->device;
+    const ota_backward_worker *w = &job->space->own->workers[job->worker];
+    const int64_t m = device->resolved->keys;
+    load_rows(job, w, query, 1, false);
+    form_tile(job, w, query, 1, 0, m, device->stride);
+    form_upstream(job, w, query, 1, 0, m, device->stride);
+    const real *s = w->scores, *u = w->upstream;
+    for (int64_t j = 0; j < m; j++) {
+        scores[j] = (double)s[j];
+        upstream[j] = (double)u[j];
+    }
+}
+
 /* Scores and dL/dP in f64 in the solver's orientation, for the rounds and for prefix. */
 void widen_task(void *context, int64_t chunk, int worker) {
     ota_backward_job *job = context;

@@ -228,6 +228,9 @@ static void transposed_right(ota_backward_job *job) { each_chunk(job, tasks_of(j
 static double recentre(ota_backward_job *job, double scale) {
     return tasks_of(job)->recentre(job, scale);
 }
+static void load_pairs(ota_backward_job *job, int64_t query, double *scores, double *upstream) {
+    tasks_of(job)->load_pairs(job, query, scores, upstream);
+}
 static void widen(ota_backward_job *job) { each_chunk(job, tasks_of(job)->widen); }
 
 static bool has_nonfinite_values(const ota_backward_job *job) {
@@ -310,6 +313,7 @@ const ota_gradient_passes ota_cpu_gradient = {
     .slopes = slopes,
     .transposed_right = transposed_right,
     .recentre = recentre,
+    .load_pairs = load_pairs,
     .widen = widen,
     .kernel_form = kernel_form,
     .kernel_row_round = kernel_row_round,

@@ -76,6 +76,7 @@ typedef struct ota_gradient_tasks {
     void (*load_bias)(ota_backward_job *job);
     void (*load_advantage)(ota_backward_job *job);
     double (*recentre)(ota_backward_job *job, double scale);
+    void (*load_pairs)(ota_backward_job *job, int64_t query, double *scores, double *upstream);
     ota_gradient_task *form_kernel, *row_round, *reverse, *advantages, *last_keys;
     void (*load_kernel_column)(ota_backward_job *job, const double *from, double scale);
     void (*last_gradients)(ota_backward_job *job);

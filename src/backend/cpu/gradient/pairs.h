@@ -32,6 +32,7 @@
 #define load_bias WORD(ota_gradient_load_bias)
 #define load_advantage WORD(ota_gradient_load_advantage)
 #define recentre WORD(ota_gradient_recentre)
+#define load_pairs WORD(ota_gradient_load_pairs)
 #define form_kernel WORD(ota_gradient_form_kernel)
 #define row_round WORD(ota_gradient_row_round)
 #define reverse WORD(ota_gradient_reverse)
@@ -106,6 +107,7 @@ void reverse_online(ota_backward_job *job);
 void slopes_task(void *context, int64_t chunk, int worker);
 void transposed_task(void *context, int64_t chunk, int worker);
 double recentre(ota_backward_job *job, double scale);
+void load_pairs(ota_backward_job *job, int64_t query, double *scores, double *upstream);
 void widen_task(void *context, int64_t chunk, int worker);
 void mark_top(void *context, int64_t chunk, int worker);
 void load_advantage(ota_backward_job *job);

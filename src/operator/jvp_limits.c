@@ -1,0 +1,118 @@
+/* Tangents of masses of 0 that begin to grow (mass_limits.h): beside dm such a query has p dm and such a key q dm. What they take is
+ * taken off what the other side's sums are asked to move by, so it is found before their system. */
+#include "mass_limits.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "jvp.h"
+
+/* How the sum that is asked of a query, or key, of mass 0 moves, but for ota_limit_bound. */
+static double asked(const ota_tangent_job *job, bool query, int64_t k) {
+    const ota_backward_job *base = &job->base;
+    const ota_problem *p = &base->resolved->problem;
+    const ota_array *tangent = query ? &job->tangents->row_mass : &job->tangents->column_mass;
+    if (!(query ? base->limits.queries : base->limits.keys) ||
+        !ota_mass_is_none(base->resolved, base, query, k))
+        return 0.0;
+    const double moves = ota_array_get(tangent, base->batch, base->head, 0, k);
+    if (query != base->plan->strategy.transposed) return moves;
+    const ota_target_key key = {.g = -INFINITY};
+    return moves * ota_column_target_slope(p, &key, 1.0).by_mass;
+}
+
+static bool any_moves(const double *moved, int64_t count) {
+    for (int64_t k = 0; k < count; k++) {
+        if (moved[k] < 0.0 || moved[k] > 0.0) return true;
+    }
+    return false;
+}
+
+/* Tops and sums of the weights of the keys that grow, by all queries with mass. */
+static void find_key_weights(ota_tangent_job *job) {
+    ota_backward_job *base = &job->base;
+    const ota_resolved *r = base->resolved;
+    ota_tangent_limits *at = &job->space->limits;
+    ota_tangent_worker *w = job->space->workers;
+    double *unused = w->line;
+    const ota_key_limits keys = {at->top, at->total, unused};
+    for (int64_t j = 0; j < r->keys; j++) {
+        at->top[j] = -INFINITY;
+        at->total[j] = 0.0;
+    }
+    ota_watch watch = ota_watch_of(&r->settings);
+    for (int64_t i = 0; i < r->queries && !ota_watch_ends(&watch, ota_row_work(r)); i++) {
+        if (ota_mass_is_none(r, base, true, i)) continue;
+        ota_tangents_scores(job, w, i, 1);
+        (void)ota_tangents_solve(job, w, 0, i);
+        memset(unused, 0, (size_t)r->keys * sizeof *unused);
+        for (int64_t j = 0; j < r->keys; j++) {
+            if (at->of_key[j] < 0.0 || at->of_key[j] > 0.0)
+                ota_limit_add(&base->parameters, &keys, j,
+                              ota_limit_level(base, i, j, w->scores[j], base->space->f[i]), 0.0);
+        }
+    }
+    for (int64_t j = 0; j < r->keys; j++)
+        at->of_key[j] *= at->total[j] > 0.0 ? ota_limit_bound(base, false, at->top[j]) : 0.0;
+}
+
+void ota_tangents_begin_limits(ota_tangent_job *job) {
+    const ota_resolved *r = job->base.resolved;
+    ota_tangent_limits *at = &job->space->limits;
+    for (int64_t i = 0; i < r->queries; i++) {
+        at->of_query[i] = asked(job, true, i);
+        at->by_keys[i] = 0.0;
+    }
+    for (int64_t j = 0; j < r->keys; j++) {
+        at->of_key[j] = asked(job, false, j);
+        at->by_queries[j] = 0.0;
+    }
+}
+
+/* dP of a query: of a growing one all of it, of another what growing keys get; true: all of it. */
+static bool follow_query(const ota_tangent_job *job, int64_t query, const double *s, double *p,
+                         double *change) {
+    const ota_backward_job *base = &job->base;
+    const ota_tangent_limits *at = &job->space->limits;
+    const int64_t m = base->resolved->keys;
+    if (base->limits.queries && ota_mass_is_none(base->resolved, base, true, query)) {
+        const double moves = at->of_query[query] * ota_limit_of_query(base, query, s, p);
+        for (int64_t j = 0; j < m; j++) change[j] = moves * p[j];
+        return true;
+    }
+    for (int64_t j = 0; j < m && base->limits.keys; j++) {
+        if (!(at->of_key[j] < 0.0 || at->of_key[j] > 0.0) ||
+            ota_mass_is_none(base->resolved, base, true, query))
+            continue;
+        const double x = ota_limit_level(base, query, j, s[j], base->space->f[query]);
+        change[j] =
+            at->of_key[j] * (ota_limit_weight(&base->parameters, x, at->top[j]) / at->total[j]);
+    }
+    return false;
+}
+
+void ota_tangents_find_limits(ota_tangent_job *job) {
+    ota_backward_job *base = &job->base;
+    const ota_resolved *r = base->resolved;
+    ota_tangent_limits *at = &job->space->limits;
+    ota_tangent_worker *w = job->space->workers;
+    const bool keys = any_moves(at->of_key, r->keys), queries = any_moves(at->of_query, r->queries);
+    if (keys) find_key_weights(job);
+    ota_watch watch = ota_watch_of(&r->settings);
+    for (int64_t i = 0; i < r->queries && (keys || queries); i++) {
+        if (!keys && !(at->of_query[i] < 0.0 || at->of_query[i] > 0.0)) continue;
+        if (ota_watch_ends(&watch, ota_row_work(r))) return;
+        ota_tangents_scores(job, w, i, 1);
+        (void)ota_tangents_solve(job, w, 0, i);
+        memset(w->change, 0, (size_t)r->keys * sizeof *w->change);
+        const bool grows = follow_query(job, i, w->scores, w->line, w->change);
+        for (int64_t j = 0; j < r->keys; j++)
+            (grows ? at->by_queries + j : at->by_keys + i)[0] += w->change[j];
+    }
+}
+
+void ota_tangents_move_limits(const ota_tangent_job *job, int64_t query, const double *s, double *p,
+                              double *change) {
+    if (job->base.limits.queries || job->base.limits.keys)
+        (void)follow_query(job, query, s, p, change);
+}

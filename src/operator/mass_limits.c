@@ -1,0 +1,232 @@
+/* Limits of derivatives at masses of 0 (mass_limits.h): which masses have one, the weights of one row or key, and backward's
+ * pass over those pairs. */
+#include "mass_limits.h"
+#include "backend/blocks/blocks.h"
+
+#include <float.h>
+#include <math.h>
+
+/* ---- which ------------------------------------------------------------------------------------- */
+
+/* A mass too small to show, of a row whose regulariser is the caller's. */
+static const double small = 0x1p-30;
+
+static bool side_has_limits(const ota_problem *p, bool queries) {
+    const ota_column_rule_row *rule = ota_column_rule_of(p->columns);
+    const bool governed = queries == (p->axis == OTA_AXIS_COLUMNS);
+    if (!ota_is_smooth(ota_regulariser_of(p)) || ota_rule_is(rule, OTA_RULE_COUNTED)) return false;
+    if (rule->coupling != OTA_COUPLING_POTENTIALS && rule->coupling != OTA_COUPLING_NONE)
+        return false;
+    return governed ? !ota_rule_is(rule, OTA_RULE_PENALISED) : p->rows != OTA_ROWS_RELAXED;
+}
+
+bool ota_masses_grow(const ota_resolved *r, bool queries) {
+    const ota_array *mass = queries ? &r->problem.row_mass : &r->problem.column_mass;
+    if (!ota_array_present(mass) || r->settings.ranks != NULL ||
+        !side_has_limits(&r->problem, queries))
+        return false;
+    for (int64_t b = 0; b < mass->size[0]; b++) {
+        for (int64_t h = 0; h < mass->size[1]; h++) {
+            for (int64_t k = 0; k < mass->size[3]; k++) {
+                if (!(ota_array_get(mass, b, h, 0, k) > 0.0)) return true;
+            }
+        }
+    }
+    return false;
+}
+
+bool ota_mass_is_none(const ota_resolved *r, const ota_backward_job *job, bool query, int64_t k) {
+    return !((query ? ota_row_mass(r, job->batch, job->head, k)
+                    : ota_column_mass(r, job->batch, job->head, k, 1.0)) > 0.0);
+}
+
+/* ---- weights ------------------------------------------------------------------------------------- */
+
+double ota_limit_weight(const ota_row_parameters *rule, double x, double top) {
+    if (!(x > -INFINITY)) return 0.0;
+    if (!rule->regulariser->tsallis) return exp((x - top) / rule->tau);
+    return !rule->regulariser->thresholded || x >= top ? 1.0 : 0.0;
+}
+
+static bool is_shut(const ota_backward_job *job, int64_t query, int64_t key) {
+    const ota_row_parameters *rule = &job->parameters;
+    if (!rule->regulariser->capped) return false;
+    const bool transposed = job->plan->strategy.transposed;
+    return !(ota_entry_cap(&rule->caps, transposed ? key : query, transposed ? query : key) > 0.0);
+}
+
+double ota_limit_level(const ota_backward_job *job, int64_t query, int64_t key, double s,
+                       double f) {
+    return s > -INFINITY && !is_shut(job, query, key) ? s + f : -INFINITY;
+}
+
+/* Slopes of a row with next to no mass, which are what more of it is shared out by. */
+static double custom_row(const ota_backward_job *job, int64_t query, const double *s, double *p) {
+    const int64_t m = job->resolved->keys;
+    ota_row_parameters rule = job->parameters;
+    ota_row_found found;
+    rule.line = query;
+    job->plan->strategy.algebra->row_solve(&rule, s, NULL, m, small, p, &found);
+    double total = ota_pair_slope(&rule, rule.sink, found.potential,
+                                  found.sink > 0.0 ? found.sink : 0.0, INFINITY);
+    for (int64_t j = 0; j < m; j++) {
+        p[j] = ota_pair_slope(&rule, s[j], found.potential, p[j], INFINITY);
+        total += p[j];
+    }
+    return total;
+}
+
+double ota_limit_bound(const ota_backward_job *job, bool query, double top) {
+    const ota_problem *p = &job->resolved->problem;
+    const ota_regulariser_row *regulariser = job->parameters.regulariser;
+    const ota_column_rule_row *rule = ota_column_rule_of(p->columns);
+    const bool governed = query == job->plan->strategy.transposed;
+    if (!governed || rule->kink == NULL || !regulariser->tsallis || !regulariser->thresholded ||
+        top > 0.0)
+        return 1.0;
+    return ota_column_parameters_of(p).floor;
+}
+
+double ota_limit_of_query(const ota_backward_job *job, int64_t query, const double *s, double *p) {
+    const ota_resolved *r = job->resolved;
+    const ota_row_parameters *rule = &job->parameters;
+    double top = rule->sink, total = 0.0;
+    for (int64_t j = 0; j < r->keys; j++) {
+        const double g = job->state.biased ? job->space->g[j] : 0.0;
+        const bool given = ota_array_present(&r->problem.column_mass);
+        p[j] = given && ota_mass_is_none(r, job, false, j)
+                   ? -INFINITY
+                   : ota_limit_level(job, query, j, s[j], g);
+        top = fmax(top, p[j]);
+    }
+    if (!(top > -INFINITY)) {
+        for (int64_t j = 0; j < r->keys; j++) p[j] = 0.0;
+        return 0.0;
+    }
+    if (rule->custom != NULL) {
+        total = custom_row(job, query, s, p);
+    } else {
+        total = ota_limit_weight(rule, rule->sink, top);
+        for (int64_t j = 0; j < r->keys; j++) {
+            p[j] = ota_limit_weight(rule, p[j], top);
+            total += p[j];
+        }
+    }
+    for (int64_t j = 0; j < r->keys; j++) p[j] = total > 0.0 ? p[j] / total : 0.0;
+    return total > 0.0 ? ota_limit_bound(job, true, top) : 0.0;
+}
+
+void ota_limit_add(const ota_row_parameters *rule, const ota_key_limits *keys, int64_t key,
+                   double x, double number) {
+    if (!(x > -INFINITY)) return;
+    if (x > keys->top[key]) {
+        const double left =
+            keys->total[key] > 0.0 ? ota_limit_weight(rule, keys->top[key], x) : 0.0;
+        keys->total[key] *= left;
+        keys->sum[key] *= left;
+        keys->top[key] = x;
+    }
+    const double weight = ota_limit_weight(rule, x, keys->top[key]);
+    keys->total[key] += weight;
+    keys->sum[key] += weight * number;
+}
+
+/* ---- backward ------------------------------------------------------------------------------------ */
+
+/* Lines of the chunk sums, which nobody needs by now. */
+typedef struct limit_lines {
+    double *s, *u, *p;
+    ota_key_limits keys;
+} limit_lines;
+
+static limit_lines lines_of(const ota_backward_job *job) {
+    double *at = job->space->chunks.right;
+    const int64_t lane = job->space->lane;
+    return (limit_lines){
+        at, at + lane, at + 2 * lane, {at + 3 * lane, at + 4 * lane, at + 5 * lane}};
+}
+
+static bool query_grows(const ota_backward_job *job, int64_t i) {
+    return job->limits.queries && ota_mass_is_none(job->resolved, job, true, i);
+}
+static bool key_grows(const ota_backward_job *job, int64_t j) {
+    return job->limits.keys && ota_mass_is_none(job->resolved, job, false, j);
+}
+
+/* a of query i, whose pairs are loaded. */
+static bool limit_query(const ota_backward_job *job, const limit_lines *at, int64_t i, double *a) {
+    const double bound = ota_limit_of_query(job, i, at->s, at->p);
+    *a = 0.0;
+    for (int64_t j = 0; j < job->resolved->keys; j++) {
+        if (at->p[j] > 0.0) *a += at->p[j] * (at->u[j] - job->space->b[j]);
+    }
+    *a *= bound;
+    return bound > 0.0;
+}
+
+void ota_backward_limits(ota_backward_job *job, double *row_sum) {
+    const ota_resolved *r = job->resolved;
+    ota_backward_space *space = job->space;
+    const ota_gradient_passes *passes = job->plan->backend->gradient;
+    const bool transposed = job->plan->strategy.transposed;
+    const limit_lines at = lines_of(job);
+    if (!job->limits.queries && !job->limits.keys) return;
+    for (int64_t j = 0; j < r->keys; j++) {
+        at.keys.top[j] = -INFINITY;
+        at.keys.total[j] = at.keys.sum[j] = 0.0;
+    }
+    ota_watch watch = ota_watch_of(&r->settings);
+    for (int64_t i = 0; i < r->queries && !ota_watch_ends(&watch, ota_row_work(r)); i++) {
+        const bool grows = query_grows(job, i), none = ota_mass_is_none(r, job, true, i);
+        if (space->bad[i] || (grows ? false : none || !job->limits.keys)) continue;
+        passes->load_pairs(job, i, at.s, at.u);
+        if (grows) {
+            const bool any = limit_query(job, &at, i, &space->a[i]);
+            if (any && !transposed) row_sum[i] = DBL_MIN;
+            continue;
+        }
+        for (int64_t j = 0; j < r->keys; j++) {
+            if (key_grows(job, j))
+                ota_limit_add(&job->parameters, &at.keys, j,
+                              ota_limit_level(job, i, j, at.s[j], space->f[i]),
+                              at.u[j] - space->a[i]);
+        }
+    }
+    for (int64_t j = 0; j < r->keys; j++) {
+        if (!key_grows(job, j) || !(at.keys.total[j] > 0.0)) continue;
+        space->b[j] =
+            ota_limit_bound(job, false, at.keys.top[j]) * (at.keys.sum[j] / at.keys.total[j]);
+        if (transposed) row_sum[j] = DBL_MIN;
+    }
+}
+
+void ota_backward_free_limits(ota_backward_job *job) {
+    const ota_resolved *r = job->resolved;
+    ota_backward_space *space = job->space;
+    const limit_lines at = lines_of(job);
+    double *to = space->sums.row_mass + (job->batch * r->heads + job->head) * r->queries;
+    ota_watch watch = ota_watch_of(&r->settings);
+    for (int64_t i = 0; i < r->queries && !ota_watch_ends(&watch, ota_row_work(r)); i++) {
+        if (!query_grows(job, i) || space->bad[i]) continue;
+        job->plan->backend->gradient->load_pairs(job, i, at.s, at.u);
+        (void)limit_query(job, &at, i, &to[i]);
+    }
+}
+
+void ota_backward_forget_limits(ota_backward_job *job) {
+    for (int64_t i = 0; i < job->resolved->queries; i++) {
+        if (query_grows(job, i)) job->space->a[i] = 0.0;
+    }
+    for (int64_t j = 0; j < job->resolved->keys; j++) {
+        if (key_grows(job, j)) job->space->b[j] = 0.0;
+    }
+}
+
+void ota_backward_close_limits(ota_backward_job *job) {
+    for (int64_t i = 0; i < job->resolved->queries; i++) {
+        if (query_grows(job, i)) job->space->f[i] = -INFINITY;
+    }
+    for (int64_t j = 0; j < job->resolved->keys; j++) {
+        if (key_grows(job, j)) job->space->g[j] = -INFINITY;
+    }
+}
