@@ -672,8 +672,11 @@ typedef struct ota_gradients {
     ota_array cap;          /* out {1,1,1,1} capped and online */
     ota_array strength;     /* out {1,1,1,1} rho of relaxed columns, or lambda of elastic ones */
     ota_array row_strength; /* out {1,1,1,1} RHO of relaxed rows */
-    /* out {batch|1, heads|1, 1, queries}; rows without mass get 0. Where the column masses follow
-       the rows' (default, or exact, whose target is scaled to the rows' total) that is included */
+    /* out {batch|1, heads|1, 1, queries}; rows without keys get 0. Where the column masses follow
+       the rows' (default, or exact, whose target is scaled to the rows' total) that is included. Of a
+       mass of 0, here and of columns, that of a mass that begins to grow; 0 where there is no such limit:
+       of a side that is relaxed, under elastic, prefix and online columns, round a ring, and in fixed
+       rounds on many processes */
     ota_array row_mass;
     /* out {batch|1, heads|1, 1, keys}, of problem.column_mass or, absent, of its default 1 (capped,
        online, and the exact masses of the columns axis) */
@@ -720,7 +723,8 @@ typedef struct ota_tangents {
     ota_array cap;          /* in {1,1,1,1} capped and online */
     ota_array strength;     /* in {1,1,1,1} rho of relaxed columns, or lambda of elastic ones */
     ota_array row_strength; /* in {1,1,1,1} RHO of relaxed rows */
-    /* in {batch|1, heads|1, 1, queries}; column masses that follow the rows' follow this too */
+    /* in {batch|1, heads|1, 1, queries}; column masses that follow the rows' follow this too. A mass of
+       0, here and of columns, begins to grow where ota_gradients.row_mass says so, and stays elsewhere */
     ota_array row_mass;
     ota_array column_mass;  /* in {batch|1, heads|1, 1, keys} */
     ota_array lower, upper; /* in {1,1,1,1} bounds of bounded columns */

@@ -471,7 +471,7 @@ static ota_status run_head(ota_backward_job *job) {
     } else {
         passes_of(job)->write(job);
         ota_sums_of_head(job);
-        if (job->mode == OTA_BACKWARD_FREE && job->limits.queries) ota_backward_free_limits(job);
+        ota_backward_free_limits(job);
     }
     for (int64_t i = 0; i < r->queries; i++) {
         if (s->bad[i]) s->sums.row_mass[index * r->queries + i] = (double)NAN;
@@ -555,8 +555,7 @@ ota_status ota_backward_run(ota_plan *plan, const ota_arrays *arrays, const ota_
     const ota_gradient_passes *passes = plan->backend->gradient;
     ota_backward_job job = ota_backward_job_of(plan, arrays);
     job.want = want;
-    job.limits.queries = ota_array_present(&want->row_mass) && ota_masses_grow(r, true);
-    job.limits.keys = ota_array_present(&want->column_mass) && ota_masses_grow(r, false);
+    ota_limits_begin(&job, &want->row_mass, &want->column_mass);
     job.choice.tiled = passes->tiles_fit != NULL && passes->tiles_fit(&job) &&
                        !(job.mode == OTA_BACKWARD_FREE && job.limits.queries);
     job.choice.may_use_kernel = may_use_kernel(&job);

@@ -135,8 +135,7 @@ ota_status ota_tangents_run(ota_plan *plan, const ota_arrays *arrays, const ota_
                            .tangents = tangents,
                            .space = plan->backward->tangents};
     job.base.want = &nothing;
-    job.base.limits.queries = ota_array_present(&tangents->row_mass) && ota_masses_grow(r, true);
-    job.base.limits.keys = ota_array_present(&tangents->column_mass) && ota_masses_grow(r, false);
+    ota_limits_begin(&job.base, &tangents->row_mass, &tangents->column_mass);
     const int64_t group = r->key_heads > 0 ? r->heads / r->key_heads : 0;
     found->status = OTA_OK;
     for (int64_t index = 0; index < r->batch * r->heads; index++) {

@@ -52,6 +52,8 @@ static void find_key_weights(ota_tangent_job *job) {
                               ota_limit_level(base, i, j, w->scores[j], base->space->f[i]), 0.0);
         }
     }
+    memset(unused, 0, (size_t)r->keys * sizeof *unused);
+    ota_limit_share(base, &keys, w->change);
     for (int64_t j = 0; j < r->keys; j++)
         at->of_key[j] *= at->total[j] > 0.0 ? ota_limit_bound(base, false, at->top[j]) : 0.0;
 }
@@ -101,7 +103,7 @@ void ota_tangents_find_limits(ota_tangent_job *job) {
     ota_watch watch = ota_watch_of(&r->settings);
     for (int64_t i = 0; i < r->queries && (keys || queries); i++) {
         if (!keys && !(at->of_query[i] < 0.0 || at->of_query[i] > 0.0)) continue;
-        if (ota_watch_ends(&watch, ota_row_work(r))) return;
+        if (ota_watch_ends(&watch, ota_row_work(r))) break;
         ota_tangents_scores(job, w, i, 1);
         (void)ota_tangents_solve(job, w, 0, i);
         memset(w->change, 0, (size_t)r->keys * sizeof *w->change);
@@ -109,6 +111,10 @@ void ota_tangents_find_limits(ota_tangent_job *job) {
         for (int64_t j = 0; j < r->keys; j++)
             (grows ? at->by_queries + j : at->by_keys + i)[0] += w->change[j];
     }
+    /* Whether rows of another process grow none knows. */
+    if (ota_array_present(&job->tangents->row_mass))
+        (void)ota_ranks_sum(&r->settings, at->by_queries, r->keys, NULL, 0,
+                            "the limits of masses of 0");
 }
 
 void ota_tangents_move_limits(const ota_tangent_job *job, int64_t query, const double *s, double *p,

@@ -5,6 +5,7 @@
 
 #include <float.h>
 #include <math.h>
+#include <string.h>
 
 /* ---- which ------------------------------------------------------------------------------------- */
 
@@ -20,10 +21,10 @@ static bool side_has_limits(const ota_problem *p, bool queries) {
     return governed ? !ota_rule_is(rule, OTA_RULE_PENALISED) : p->rows != OTA_ROWS_RELAXED;
 }
 
-bool ota_masses_grow(const ota_resolved *r, bool queries) {
+static bool masses_grow(const ota_resolved *r, bool queries) {
     const ota_array *mass = queries ? &r->problem.row_mass : &r->problem.column_mass;
-    if (!ota_array_present(mass) || r->settings.ranks != NULL ||
-        !side_has_limits(&r->problem, queries))
+    const bool kernel_alone = r->settings.ranks != NULL && r->settings.stop.fixed;
+    if (!ota_array_present(mass) || kernel_alone || !side_has_limits(&r->problem, queries))
         return false;
     for (int64_t b = 0; b < mass->size[0]; b++) {
         for (int64_t h = 0; h < mass->size[1]; h++) {
@@ -33,6 +34,11 @@ bool ota_masses_grow(const ota_resolved *r, bool queries) {
         }
     }
     return false;
+}
+
+void ota_limits_begin(ota_backward_job *job, const ota_array *rows, const ota_array *columns) {
+    job->limits.queries = ota_array_present(rows) && masses_grow(job->resolved, true);
+    job->limits.keys = ota_array_present(columns) && masses_grow(job->resolved, false);
 }
 
 bool ota_mass_is_none(const ota_resolved *r, const ota_backward_job *job, bool query, int64_t k) {
@@ -131,6 +137,22 @@ void ota_limit_add(const ota_row_parameters *rule, const ota_key_limits *keys, i
     keys->sum[key] += weight * number;
 }
 
+void ota_limit_share(const ota_backward_job *job, const ota_key_limits *keys, double *line) {
+    const ota_settings *settings = &job->resolved->settings;
+    const int64_t m = job->resolved->keys;
+    if (settings->ranks == NULL || m == 0) return;
+    memcpy(line, keys->top, (size_t)m * sizeof *line);
+    (void)ota_ranks_most(settings, keys->top, m, "the limits of masses of 0");
+    for (int64_t j = 0; j < m; j++) {
+        const double left =
+            keys->total[j] > 0.0 ? ota_limit_weight(&job->parameters, line[j], keys->top[j]) : 0.0;
+        keys->total[j] *= left;
+        keys->sum[j] *= left;
+    }
+    (void)ota_ranks_sum(settings, keys->total, m, NULL, 0, "the limits of masses of 0");
+    (void)ota_ranks_sum(settings, keys->sum, m, NULL, 0, "the limits of masses of 0");
+}
+
 /* ---- backward ------------------------------------------------------------------------------------ */
 
 /* Lines of the chunk sums, which nobody needs by now. */
@@ -192,6 +214,7 @@ void ota_backward_limits(ota_backward_job *job, double *row_sum) {
                               at.u[j] - space->a[i]);
         }
     }
+    if (job->limits.keys) ota_limit_share(job, &at.keys, at.s);
     for (int64_t j = 0; j < r->keys; j++) {
         if (!key_grows(job, j) || !(at.keys.total[j] > 0.0)) continue;
         space->b[j] =
@@ -205,6 +228,7 @@ void ota_backward_free_limits(ota_backward_job *job) {
     ota_backward_space *space = job->space;
     const limit_lines at = lines_of(job);
     double *to = space->sums.row_mass + (job->batch * r->heads + job->head) * r->queries;
+    if (job->mode != OTA_BACKWARD_FREE || !job->limits.queries) return;
     ota_watch watch = ota_watch_of(&r->settings);
     for (int64_t i = 0; i < r->queries && !ota_watch_ends(&watch, ota_row_work(r)); i++) {
         if (!query_grows(job, i) || space->bad[i]) continue;

@@ -18,8 +18,9 @@
 
 #include "backward.h"
 
-/* Of queries, or keys: is some mass that is given 0, and has a limit? Not of rows on many processes. */
-bool ota_masses_grow(const ota_resolved *r, bool queries);
+/* Which masses of 0 of a call with these gradients, or tangents, have a limit. Not of fixed rounds on many processes, which have their
+ * kernel alone. */
+void ota_limits_begin(ota_backward_job *job, const ota_array *rows, const ota_array *columns);
 /* Is the mass of this query, or key, 0? */
 bool ota_mass_is_none(const ota_resolved *r, const ota_backward_job *job, bool query, int64_t k);
 
@@ -38,6 +39,8 @@ double ota_limit_level(const ota_backward_job *job, int64_t query, int64_t key, 
 /* One more query, at x of a key, with its number. */
 void ota_limit_add(const ota_row_parameters *rule, const ota_key_limits *keys, int64_t key,
                    double x, double number);
+/* The same of the queries of all processes; with a line of scratch. */
+void ota_limit_share(const ota_backward_job *job, const ota_key_limits *keys, double *line);
 /* 1, or the share of the upper bound that the lower one is where a key, or query, of this top would have no weight at 0. */
 double ota_limit_bound(const ota_backward_job *job, bool query, double top);
 

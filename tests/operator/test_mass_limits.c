@@ -31,8 +31,8 @@ typedef struct scene {
     const char *method;
     ota_axis axis;
     int rounds;
-    bool by_rows, by_columns, sink, caps, masked;
-    double s[ROWS * KEYS], rows[ROWS], columns[KEYS], open[ROWS * KEYS];
+    bool by_rows, by_columns, sink, caps;
+    double s[ROWS * KEYS], rows[ROWS], columns[KEYS];
 } scene;
 
 static double uniform_of(uint64_t *state) {

@@ -1,7 +1,7 @@
 """Derivatives by masses of exactly 0 on tensors of any device: those of a mass that begins to grow.
 
-The C library has their limit in closed form (src/operator/mass_limits.h). The rounds of this folder take masses too
-small to show in their place, of exact, capped and bounded sides: sums behind a penalty grow with a power of
+The C library has their limit in closed form (src/operator/mass_limits.h). The rounds of this folder take
+masses too small to show in their place, of exact, capped and bounded sides: sums behind a penalty grow with a power of
 the mass below 1, which leaves no limit.
 """
 
@@ -18,7 +18,7 @@ from .._template import COUPLED, is_implicit, regulariser_of, template
 
 # Rounds end where the sums together are within the tolerance: small masses must stand out of it.
 _TOLERANCE, _SHARE = 1e-12, 2.0**-24
-# Weights of entmax below the tolerance of the sums need not be found; its rows are solved in f64 whatever the arrays.
+# Weights of entmax below the tolerance of the sums need not be found; its rows are f64 whatever the arrays.
 _LEAST = 1e-9
 
 
@@ -53,7 +53,7 @@ def _share_of(spec: Spec, size: int) -> float:
 def grown(
     spec: Spec, operands: Sequence[Tensor | None], wanted: Sequence[str]
 ) -> tuple[Spec, list[Tensor | None]] | None:
-    """Spec and operands with small masses for those of 0 whose derivatives are wanted; None: there are none."""
+    """Spec and operands with small masses for those of 0 whose derivatives are wanted; or None."""
     found = list(operands)
     changed = False
     for name in _with_limits(spec):
