@@ -1,8 +1,8 @@
 """Derivatives by masses of exactly 0 on tensors of any device: those of a mass that begins to grow.
 
 The C library has their limit in closed form (src/operator/mass_limits.h). The rounds of this folder take
-masses too small to show in their place, of exact, capped and bounded sides: sums behind a penalty grow with a power of
-the mass below 1, which leaves no limit.
+masses too small to show in their place, of exact, capped and bounded sides: sums behind a penalty grow with a
+power of the mass below 1, which leaves no limit.
 """
 
 from __future__ import annotations
