@@ -589,9 +589,8 @@ ota_status ota_backward_run(ota_plan *plan, const ota_arrays *arrays, const ota_
         const ota_backward_space *s = plan->backward + k;
         widened += s->outcome.widened;
         found->backward_residual = ota_larger_error(found->backward_residual, s->outcome.residual);
-        if (s->outcome.status >= OTA_OK ||
-            (found->status < OTA_OK && found->head < s->outcome.failed))
-            continue;
+        const bool later = found->status < OTA_OK && found->head < s->outcome.failed;
+        if (s->outcome.status >= OTA_OK || later) continue;
         found->status = s->outcome.status;
         found->head = s->outcome.failed;
     }
