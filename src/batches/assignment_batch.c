@@ -3,7 +3,6 @@
 
 #include <inttypes.h>
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 
 #include "problem/check.h"
@@ -172,7 +171,7 @@ static ota_status run_all(running *run, ota_pool *pool, ota_error *error) {
         char where[48] = "";
         status = first->status;
         if (batch->count > 1 && is_an_answer(status))
-            (void)snprintf(where, sizeof where, "problem %" PRId64 ": ", first->problem);
+            (void)ota_snprintf(where, sizeof where, "problem %" PRId64 ": ", first->problem);
         status = ota_fail(error, status, first->error.field, first->error.hint, "%s%s", where,
                           first->error.message);
     }
