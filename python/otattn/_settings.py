@@ -160,7 +160,8 @@ def flag(name: str, value: Any) -> bool:
     # A word is true whatever it says ("no"), a list whatever it holds: only what equals its truth is one.
     try:
         truth = bool(value)
-        if bool(value == truth):
+        # float() and no ==, which would be a step of a graph that is traced.
+        if not isinstance(value, (str, bytes)) and float(value) == truth:
             return truth
     except (TypeError, ValueError, RuntimeError):
         pass
