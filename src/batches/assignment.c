@@ -34,8 +34,8 @@ struct ota_assigner {
     needs has;
     ota_assign_worker *workers;
     int threads;
-    int64_t *places,
-        room; /* [3][count], of room for [3][room]: where outputs of a ragged batch begin */
+    int64_t *places; /* [3][count] where outputs of a ragged batch begin */
+    int64_t room;    /* the largest count that places have had */
 };
 
 /* ---- the assigner --------------------------------------------------------------------------- */

@@ -120,7 +120,7 @@ static bool gather_caps(const pass *now, int64_t chunk, int64_t i, ota_row_param
         to[k] = ota_entry_cap(caps, i, keys[k]);
         room += to[k];
     }
-    parameters->key_caps = to;
+    if (caps->array != NULL) parameters->key_caps = to;
     return parameters->sink > -INFINITY || !(state->lists.bound[i] > -INFINITY) ||
            room > state->head->mu[i];
 }
@@ -181,7 +181,7 @@ static double margin_of(const pass *now, double reach) {
     return fmax(margin * reach, now->state->lists.risen);
 }
 
-/* Lists row i from `level` on, below which no key has weight, or so it is thought: Keys at their caps leave mass to others,
+/* Lists row i from `level` on, below which no key has weight, or so it is thought: keys at their caps leave mass to others,
  * however far below them these are. */
 static void list_row(const pass *now, int64_t chunk, int64_t i, double level, double about,
                      ota_row_found *found) {
