@@ -1,6 +1,6 @@
 """Draws docs/images/playground.png, report.png and report_heads.png by Chromium, of pages of `./dev demo`.
 
-page_images.py [BUILD]
+page_images.py [BUILD]; `./dev docs --draw` runs both.
 """
 
 from __future__ import annotations
