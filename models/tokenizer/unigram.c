@@ -6,6 +6,7 @@
  * The pieces are a tree of bytes whose edges lie in a hash table by (node, byte), so that a step down is one look and
  * the walk from a place ends where no piece goes on. */
 #include <float.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -75,6 +76,7 @@ ota_status ota_unigram_build(ota_tokenizer *tokenizer, const uint8_t *use, ota_e
             least = unigram->scores[id];
     }
     unigram->unknown_score = least - UNKNOWN_PENALTY;
+    if (tokenizer->sentencepiece) unigram->unknown_score = (double)(float)unigram->unknown_score;
     return fine ? OTA_OK : ota_token_no_memory(error);
 }
 
@@ -97,12 +99,25 @@ static inline void offer(const ota_tokenizer *tokenizer, reached *place, double 
     if (place->begin < 0 || score > place->score) *place = (reached){score, begin, id};
 }
 
+/* SentencePiece counts sums anew from a place that is further than that from 0, so that f32 keeps their digits. */
+#define FURTHEST 100000.0
+
+/* `best` [ahead]: the places that pieces have reached from here on. */
+static void count_anew(reached *best, size_t ahead) {
+    const double here = best->score;
+    for (size_t k = 0; k < ahead; k++)
+        if (best[k].begin >= 0) best[k].score = (double)(float)(best[k].score - here);
+}
+
 static ota_status find_ways(ota_token_encoder *encoder, ota_text text, reached *best) {
     const ota_tokenizer *tokenizer = encoder->tokenizer;
     const ota_unigram *unigram = &tokenizer->unigram;
     for (size_t at = 0; at <= text.size; at++) best[at] = (reached){0, -1, -1};
+    size_t furthest = 0;
     for (size_t at = 0, bytes; at < text.size; at += bytes) {
         int32_t character, node = 0;
+        if (tokenizer->sentencepiece && fabs(best[at].score) > FURTHEST)
+            count_anew(best + at, furthest + 1 - at);
         const double here = best[at].score;
         const ota_status status = ota_token_look(&encoder->watch, 1, encoder->error);
         if (status != OTA_OK) return status;
@@ -117,9 +132,11 @@ static ota_status find_ways(ota_token_encoder *encoder, ota_text text, reached *
             offer(tokenizer, &best[end + 1], unigram->scores[edge->piece] + here, (int32_t)at,
                   edge->piece);
             alone = alone || end + 1 == at + bytes;
+            if (end + 1 > furthest) furthest = end + 1;
         }
-        if (!alone)
-            offer(tokenizer, &best[at + bytes], unigram->unknown_score + here, (int32_t)at, -1);
+        if (alone) continue;
+        offer(tokenizer, &best[at + bytes], unigram->unknown_score + here, (int32_t)at, -1);
+        if (at + bytes > furthest) furthest = at + bytes;
     }
     return OTA_OK;
 }

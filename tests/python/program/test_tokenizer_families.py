@@ -416,6 +416,17 @@ def test_models_of_sentencepiece(tmp_path: Path, name: str) -> None:
         assert decoded(tmp_path, ".", wanted) == peer.decode(wanted).replace(" \u2047 ", "<unk>")
 
 
+@pytest.mark.parametrize("name", ["unigram", "unigram as it is"])
+def test_sums_of_long_texts(tmp_path: Path, name: str) -> None:
+    """Scores are added in f32, anew from where they are far from 0: their roundings choose ids."""
+    rule, options = MODELS[name]
+    (tmp_path / "tokenizer.model").write_bytes(model_of(rule, **options))
+    peer = sentencepiece.SentencePieceProcessor(model_proto=model_of(rule, **options))
+    source = random.Random(3)
+    text = "".join(token_texts.draw(source) for _ in range(6000))
+    spec.check("TOT-66", ids_of(tmp_path, "tokenizer.model", text, "--plain") != peer.encode(text), 0)
+
+
 def lists_of_model(data: bytes) -> dict[str, Any]:
     """The lists of a gguf file of a model of SentencePiece, as llama.cpp converts it."""
     peer = sentencepiece.SentencePieceProcessor(model_proto=data)
