@@ -1088,7 +1088,7 @@ typedef struct ota_transition {
     double tv, w1;         /* ||a - b||_1 / 2, without the leader of b [TOT-71, 72, 109] */
     double kl;             /* sum a log(a/b) [TOT-73] */
     double js;             /* [TOT-74] */
-    double entropy_change; /* H(a) - H(b) [TOT-75] */
+    double entropy_change; /* H(a) - H(b), summed as a change: exact for near ones [TOT-75] */
     double top1, top5, top10, top100; /* shared among the k largest, over k [TOT-76] */
     double spearman;                  /* of logits; equals share their mean rank [TOT-77] */
     double max_logit_change;          /* ||z' - z||_inf [TOT-81] */

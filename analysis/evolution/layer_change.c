@@ -5,8 +5,11 @@
  *     x_j   = log(a_j / b_j) = ((z'_j - z_j) - (z'_r - z_r)) - level,  r the leader of b,
  *     level = log(1 + rest') + (z'_1 - z'_r) - log(1 + rest)
  *     TV    = max(sum of (a - b)^+, sum of (a - b)^-), both without r
+ *     H(a) - H(b) = sum of ota_entropy_term, where TV <= 1/2; beyond, nothing of the two entropies cancels
  *
- * so that two predictions that sit on one token differ by terms as small as their tails. */
+ * The two log(1 + rest) leave an error e in the level and -e a_j in every a_j - b_j, whose sum, which is to be 0, says e: it is
+ * taken out of TV; KL and, about the mean of log b, the entropies have it to second order alone. So two
+ * predictions that sit on one token differ by terms as small as their tails. */
 #include "layer_change.h"
 
 #include "analysis/kernels/logit_kernels.h"
@@ -86,7 +89,8 @@ static logit_side side_of(const ota_evolve_row *row) {
                         .ranks = row->ranks,
                         .top = row->max_logit,
                         .mean = row->mean,
-                        .share = row->max_probability};
+                        .share = row->max_probability,
+                        .log_share = -log1p(row->rest)};
 }
 
 static logit_pair pair_of(const ota_evolve_row *before, const ota_evolve_row *after) {
@@ -97,6 +101,7 @@ static logit_pair pair_of(const ota_evolve_row *before, const ota_evolve_row *af
         .after = side_of(after),
         .common = w - z,
         .level = (after->max_logit - w) + (log1p(after->rest) - log1p(before->rest)),
+        .centre = before->entropy,
         .leader = before->index,
         .count = before->vocabulary,
     };
@@ -135,6 +140,14 @@ static ota_status check_pair(const ota_evolve_row *before, const ota_evolve_row 
                              after->vocabulary);
 }
 
+/* The level's error is taken out of both parts. */
+static double variation_of(const logit_changes *changes) {
+    const double error = -(changes->rise - changes->fall + changes->leader);
+    const double rise = changes->rise + error * changes->risen;
+    const double fall = changes->fall - error * changes->fallen;
+    return fmin(1.0, fmax(0.0, fmax(rise, fall)));
+}
+
 ota_status ota_layer_change_compare(const ota_evolve_row *before, const ota_evolve_row *after,
                                     const double *weights, ota_transition *transition,
                                     const analysis_call *call) {
@@ -148,10 +161,10 @@ ota_status ota_layer_change_compare(const ota_evolve_row *before, const ota_evol
     const double n = (double)before->vocabulary;
     double tops[4];
     share_tops(before, after, tops);
-    t->tv = t->w1 = fmin(1.0, fmax(changes.rise, changes.fall));
+    t->tv = t->w1 = variation_of(&changes);
     t->kl = fmax(0.0, changes.kl);
     t->js = fmax(0.0, changes.js);
-    t->entropy_change = after->entropy - before->entropy;
+    t->entropy_change = t->tv <= 0.5 ? changes.entropy : after->entropy - before->entropy;
     t->top1 = tops[0];
     t->top5 = tops[1];
     t->top10 = tops[2];

@@ -27,24 +27,37 @@ typedef struct logit_side {
     const double *weights; /* exp(z - top), where someone has kept them, or NULL */
     const int32_t *ranks;
     double top, mean, share;
+    double log_share;
 } logit_side;
 
 /* From b (before) to a (after): x = log(a/b) = (w - z) - common - level. */
 typedef struct logit_pair {
     logit_side before, after;
     double common, level;
+    double centre;  /* of the terms of entropies */
     int64_t leader; /* left out of rise and fall */
     int64_t count;
 } logit_pair;
 
 typedef struct logit_changes {
-    double rise, fall; /* sums of the positive and the negative parts of a - b */
-    double kl;         /* sum of a x - a + b */
+    double rise, fall;    /* sums of the positive and the negative parts of a - b */
+    double risen, fallen; /* sums of a where these are */
+    double leader;        /* a - b of the leader */
+    double entropy;       /* sum of ota_entropy_term */
+    double kl;            /* sum of a x - a + b */
     double js;
     double least, most; /* of w - z */
     double product;     /* sum of (z - mean)(w - mean) */
     double ranks;       /* sum of products of ranks */
 } logit_changes;
+
+/* A symbol's part of H(a) - H(b) with d = a - b, x = log(a/b), relative = a x - d, surprise = -p log p, or 0 where p is 0; and
+ * with (centre - 1) d taken off, which sums to 0. Near ones are told by d, which is exact; of far ones nothing cancels. */
+static inline double ota_entropy_term(double d, double x, double relative, double log_b,
+                                      double centre, double surprise_a, double surprise_b) {
+    const double near = -(d * (log_b + centre) + relative);
+    return (x < 0.0 ? -x : x) <= 1.0 ? near : (surprise_a - surprise_b) - (centre - 1.0) * d;
+}
 
 typedef struct logit_place {
     double kl;    /* as above, but with an absolute error of rounding */

@@ -210,14 +210,15 @@ static double mass(const double *z, double top, int64_t count) {
 
 /* ---- two rows -------------------------------------------------------------------------------- */
 
-/* Probabilities, x and a - b of a block; 0 past the end. */
+/* Probabilities, x, a - b and a x - a + b of a block; 0 past the end. */
 typedef struct pair_block {
-    double b[BLOCK], a[BLOCK], x[BLOCK], difference[BLOCK];
+    double b[BLOCK], a[BLOCK], x[BLOCK], difference[BLOCK], relative[BLOCK];
 } pair_block;
 
 typedef struct pair_sums {
-    double kl[BLOCK], rise[BLOCK], fall[BLOCK], js[BLOCK], product[BLOCK], ranks[BLOCK], low[BLOCK],
-        high[BLOCK];
+    double kl[BLOCK], rise[BLOCK], fall[BLOCK], risen[BLOCK], fallen[BLOCK], entropy[BLOCK],
+        js[BLOCK], product[BLOCK], ranks[BLOCK], low[BLOCK], high[BLOCK];
+    double leader;
 } pair_sums;
 
 /* Probabilities of a block. */
@@ -242,26 +243,42 @@ static inline void read_pair(const logit_pair *pair, const float *z, const float
     for (int k = 0; k < BLOCK; k++) {
         const double x = p->x[k];
         p->difference[k] = size_of(x) <= 0.0625 ? p->b[k] * growth(x) : p->a[k] - p->b[k];
+        p->relative[k] =
+            size_of(x) <= 0.0625 ? p->b[k] * relative_series(x) : p->a[k] * x - p->difference[k];
     }
 }
 
 static inline void add_distances(const logit_pair *pair, int64_t start, const pair_block *p,
                                  pair_sums *sums) {
-    double rise[BLOCK], fall[BLOCK];
-    for (int k = 0; k < BLOCK; k++) {
-        const double x = p->x[k];
-        sums->kl[k] +=
-            size_of(x) <= 0.0625 ? p->b[k] * relative_series(x) : p->a[k] * x - p->difference[k];
-    }
+    double rise[BLOCK], fall[BLOCK], risen[BLOCK], fallen[BLOCK];
+    add_to(sums->kl, p->relative);
     for (int k = 0; k < BLOCK; k++) {
         rise[k] = larger(p->difference[k], 0.0);
         fall[k] = larger(-p->difference[k], 0.0);
+        risen[k] = p->difference[k] > 0.0 ? p->a[k] : 0.0;
+        fallen[k] = p->difference[k] < 0.0 ? p->a[k] : 0.0;
     }
     if (pair->leader >= start && pair->leader < start + BLOCK) {
-        rise[pair->leader - start] = fall[pair->leader - start] = 0.0;
+        const int64_t k = pair->leader - start;
+        sums->leader = p->difference[k];
+        rise[k] = fall[k] = risen[k] = fallen[k] = 0.0;
     }
     add_to(sums->rise, rise);
     add_to(sums->fall, fall);
+    add_to(sums->risen, risen);
+    add_to(sums->fallen, fallen);
+}
+
+static inline void add_entropy(const logit_pair *pair, const float *z, const float *w,
+                               const pair_block *p, double *entropy) {
+    const logit_side *const before = &pair->before, *const after = &pair->after;
+    for (int k = 0; k < BLOCK; k++) {
+        const double a = p->a[k], b = p->b[k];
+        const double log_b = ((double)z[k] - before->top) + before->log_share;
+        const double log_a = ((double)w[k] - after->top) + after->log_share;
+        entropy[k] += ota_entropy_term(p->difference[k], p->x[k], p->relative[k], log_b,
+                                       pair->centre, -a * log_a, -b * log_b);
+    }
 }
 
 static inline void add_js(const pair_block *p, double *js) {
@@ -305,13 +322,25 @@ static void compare(const logit_pair *pair, logit_changes *changes) {
         const float *const w = block_of(a->logits, start, live, w_room);
         read_pair(pair, z, w, start, live, &block);
         add_distances(pair, start, &block, &sums);
+        add_entropy(pair, z, w, &block, sums.entropy);
         add_js(&block, sums.js);
         add_changes(pair, z, w, ranks_of(b->ranks, start, live, b_ranks),
                     ranks_of(a->ranks, start, live, a_ranks), live, &sums);
     }
-    *changes =
-        (logit_changes){fold(sums.rise), fold(sums.fall), fold(sums.kl),      fold(sums.js),
-                        first,           first,           fold(sums.product), fold(sums.ranks)};
+    *changes = (logit_changes){
+        .rise = fold(sums.rise),
+        .fall = fold(sums.fall),
+        .risen = fold(sums.risen),
+        .fallen = fold(sums.fallen),
+        .leader = sums.leader,
+        .entropy = fold(sums.entropy),
+        .kl = fold(sums.kl),
+        .js = fold(sums.js),
+        .least = first,
+        .most = first,
+        .product = fold(sums.product),
+        .ranks = fold(sums.ranks),
+    };
     for (int k = 0; k < BLOCK; k++) {
         changes->least = smaller(sums.low[k], changes->least);
         changes->most = larger(sums.high[k], changes->most);

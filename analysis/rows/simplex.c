@@ -12,6 +12,7 @@
  *     x_j = e_j - log(1 + s),   s = sum_j b_j (exp(e_j) - 1) over j != r,   d_j = b_j expm1(x_j)
  *
  * so that two distributions that both sit on r differ only by terms as small as their tails. */
+#include "analysis/kernels/logit_kernels.h"
 #include "analysis/numbers.h"
 #include "base/integers.h"
 
@@ -72,14 +73,15 @@ static void conclude(const sums *s, ota_divergence *result) {
 
 static double surprise(double p, double log_p) { return p > 0.0 ? -p * log_p : 0.0; }
 
-/* The entry's parts of both entropies and of their change; far apart or at 0 nothing cancels. */
+/* The entry's parts of both entropies and of their change. */
 static void count_entropies(sums *s, const double p[2], const double logs[2], double difference,
                             double x) {
     const double before = surprise(p[0], logs[0]), after = surprise(p[1], logs[1]);
     analysis_add(&s->entropy_before, before);
     analysis_add(&s->entropy_after, after);
     analysis_add(&s->entropy_change,
-                 fabs(x) <= 1.0 ? -(difference * logs[0] + p[1] * x) : after - before);
+                 ota_entropy_term(difference, x, analysis_relative_term(p[0], p[1], x), logs[0],
+                                  1.0, after, before));
 }
 
 /* log(after/before), +-inf where one is 0; near 1 from the difference, which is exact there. */

@@ -201,8 +201,9 @@ static void measure_nll(const run *r) {
     for (int64_t i = 0; i < n; i++) {
         const bool known = r->facts.causal != 0 && i + 1 < n;
         const float *logits = w->final.logits + i * w->vocabulary;
+        const ota_evolve_row *row = &w->final.rows[i];
         put(r, 0, COLUMN_NLL, i,
-            known ? w->final.rows[i].log_sum_exp - (double)logits[w->record->ids[i + 1]]
+            known ? (row->max_logit - (double)logits[w->record->ids[i + 1]]) + log1p(row->rest)
                   : (double)NAN);
     }
 }

@@ -46,8 +46,10 @@ static double nll_of(const float *logits, int64_t count, int64_t id, int64_t *be
     for (int64_t k = 1; k < count; k++) *best = logits[k] > logits[*best] ? k : *best;
     const float most = logits[*best];
     double sum = 0;
-    for (int64_t k = 0; k < count; k++) sum += (double)expf(logits[k] - most);
-    return log(sum) + (double)(most - logits[id]);
+    /* Without the likeliest's 1, so that a model that is sure keeps the digits of its tail. */
+    for (int64_t k = 0; k < *best; k++) sum += (double)expf(logits[k] - most);
+    for (int64_t k = *best + 1; k < count; k++) sum += (double)expf(logits[k] - most);
+    return log1p(sum) + ((double)most - (double)logits[id]);
 }
 
 /* The text that tokens first ... last - 1 stand for. */

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from decimal import Decimal, localcontext
 from typing import Any
 
 import numpy as np
@@ -64,6 +65,47 @@ def test_transitions(rng: np.random.Generator) -> None:
     with pytest.raises(ValueError, match=r"state 2, position 1: logits\[7\] is nan"):
         logits[2, 1, 7] = math.nan
         analysis.evolution(logits)
+
+
+def _exact_changes(z: Any, w: Any) -> tuple[Decimal, Decimal, Decimal]:
+    """Total variation, KL(after | before) and the change of entropy, in 60 digits."""
+    with localcontext() as context:
+        context.prec = 60
+        sides = []
+        for logits in (z, w):
+            weights = [Decimal(float(x)).exp() for x in logits]
+            total = sum(weights)
+            sides.append([x / total for x in weights])
+        b, a = sides
+        tv = sum((abs(x - y) for x, y in zip(a, b, strict=True)), Decimal(0)) / 2
+        kl = sum((x * (x / y).ln() for x, y in zip(a, b, strict=True)), Decimal(0))
+        entropies = [-sum((x * x.ln() for x in p), Decimal(0)) for p in sides]
+        return tv, kl, entropies[1] - entropies[0]
+
+
+@pytest.mark.parametrize("kind", ["one", "all", "saturated", "swapped", "even"])
+def test_small_changes_keep_their_digits(kind: str, rng: np.random.Generator) -> None:
+    """A step of one unit of f32: far below the rounding of two entropies or of two normalisers."""
+    z = (4.0 * rng.standard_normal(50)).astype(np.float32)
+    if kind == "saturated":
+        z[7] += 60.0
+    if kind == "even":
+        z[:] = 1.0
+    w = z.copy()
+    change = np.arange(50) % 2 == 0 if kind in ("all", "saturated") else np.arange(50) == 11
+    w[change] = np.nextafter(z[change], np.float32(9.0))
+    if kind == "swapped":
+        z[2], w[2] = 19.0, 19.5
+        z[3], z[4] = 20.0, np.nextafter(np.float32(20.0), np.float32(0.0))
+        w[3], w[4] = z[4], z[3]  # another leader
+    got = analysis.transition(z, w)
+    tv, kl, entropy = (float(x) for x in _exact_changes(z, w))
+    relative("TOT-71 TOT-109", got.tv, tv, 1e-12)
+    relative("TOT-73", got.kl, kl, 1e-12)
+    relative("TOT-75", got.entropy_change, entropy, 1e-12)
+    wide = analysis.divergence_of_logits(z.astype(np.float64), w.astype(np.float64))
+    # Of even weights 1e-7 of the terms is left, each rounded at 1e-16.
+    relative("TOT-75", wide.entropy_change, entropy, 1e-12 if kind != "even" else 1e-7)
 
 
 def _entropies(logits: Any) -> Any:
