@@ -44,7 +44,7 @@ if(NOT OTATTN_PYTHON_INCLUDE)
     set(OTATTN_PYTHON_INCLUDE ${Python_INCLUDE_DIRS} ${Python_NumPy_INCLUDE_DIRS})
 endif()
 add_library(otattn_native MODULE python/native/calls.c python/native/interrupt.c python/native/keywords.c python/native/kept.c python/native/late_interaction.c
-    python/native/long_calls.c python/native/memory.c python/native/normalize.c python/native/route.c python/native/transport.c)
+    python/native/long_calls.c python/native/matchings.c python/native/memory.c python/native/normalize.c python/native/route.c python/native/transport.c)
 set(suffix .abi3.so)
 if(OTATTN_PYTHON_SUFFIX)
     set(suffix "${OTATTN_PYTHON_SUFFIX}") # of an interpreter without a lock, which has no limited interface

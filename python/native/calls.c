@@ -5,6 +5,8 @@
  *         -> (rows, columns) | (value, x, y) | None         pairs, or with `maps` lap's two maps in 32 bits
  *     ota_assign, ota_maxsim, ...                           calls that may be long, by addresses of what the caller described
  *                                                           (long_calls.c)
+ *     is_matrix, ranked, bottleneck                         the k cheapest matchings, and those of the cheapest dearest pair
+ *                                                           (matchings.c)
  *     normalize, normalize_gradients                        small doubly stochastic matrices (normalize.c)
  *     words_are, parse                                      keywords of calls (keywords.c)
  *     tensors, address, layout, derivative, without_zeros, copies
@@ -179,10 +181,6 @@ PyMODINIT_FUNC PyInit__native(void) {
          "assign(cost, maximize, limit, maps)"},
         {"ota_assign", (PyCFunction)(void (*)(void))native_ota_assign, METH_FASTCALL,
          "ota_assign(assigner, batch)"},
-        {"ota_assign_ranked", (PyCFunction)(void (*)(void))native_ota_assign_ranked, METH_FASTCALL,
-         "ota_assign_ranked(problem)"},
-        {"ota_assign_bottleneck", (PyCFunction)(void (*)(void))native_ota_assign_bottleneck,
-         METH_FASTCALL, "ota_assign_bottleneck(problem)"},
         {"ota_assign_bounded", (PyCFunction)(void (*)(void))native_ota_assign_bounded,
          METH_FASTCALL, "ota_assign_bounded(problem, options, result)"},
         {"ota_maxsim", (PyCFunction)(void (*)(void))native_ota_maxsim, METH_FASTCALL,
@@ -191,6 +189,11 @@ PyMODINIT_FUNC PyInit__native(void) {
          METH_FASTCALL, "ota_maxsim_backward(problem, score_grad, query_grad, document_grad)"},
         {"ota_route", (PyCFunction)(void (*)(void))native_ota_route, METH_FASTCALL,
          "ota_route(problem, options, result)"},
+        {"is_matrix", native_is_matrix, METH_O, "is_matrix(x)"},
+        {"ranked", (PyCFunction)(void (*)(void))native_ranked, METH_FASTCALL,
+         "ranked(costs, sizes, k, maximize, limit, certificate, threads)"},
+        {"bottleneck", (PyCFunction)(void (*)(void))native_bottleneck, METH_FASTCALL,
+         "bottleneck(costs, sizes, maximize, limit, threads)"},
         {"normalize", (PyCFunction)(void (*)(void))native_normalize, METH_FASTCALL,
          "normalize(recipe, scores, threads)"},
         {"normalize_gradients", (PyCFunction)(void (*)(void))native_normalize_gradients,

@@ -52,8 +52,6 @@ PyObject *native_status(ota_status status, const ota_error *error) {
     }
 
 LONG_CALL(ota_assign, 2, at[0], at[1])
-LONG_CALL(ota_assign_ranked, 1, at[0])
-LONG_CALL(ota_assign_bottleneck, 1, at[0])
 LONG_CALL(ota_assign_bounded, 3, at[0], at[1], at[2])
 LONG_CALL(ota_maxsim, 3, at[0], at[1], at[2])
 LONG_CALL(ota_maxsim_backward, 4, at[0], at[1], at[2], at[3])

@@ -145,14 +145,14 @@ PyObject *native_once(PyObject *module, PyObject *says);
 
 /* Calls of the module, in the other files. */
 PyObject *native_ota_assign(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
-PyObject *native_ota_assign_ranked(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
-PyObject *native_ota_assign_bottleneck(PyObject *module, PyObject *const *arguments,
-                                       Py_ssize_t count);
 PyObject *native_ota_assign_bounded(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 PyObject *native_ota_maxsim(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 PyObject *native_ota_maxsim_backward(PyObject *module, PyObject *const *arguments,
                                      Py_ssize_t count);
 PyObject *native_ota_route(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
+PyObject *native_is_matrix(PyObject *module, PyObject *object);
+PyObject *native_ranked(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
+PyObject *native_bottleneck(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 PyObject *native_normalize(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 PyObject *native_normalize_gradients(PyObject *module, PyObject *const *arguments,
                                      Py_ssize_t count);

@@ -134,6 +134,8 @@ def raise_failure(status: int, error: Any) -> NoReturn:
 
 def matrix_of_costs(name: str, x: Any, dimensions: tuple[int, ...]) -> Any:
     """The array in f64 or f32; a copy only of other types."""
+    if _native.is_matrix(x) and x.ndim in dimensions:
+        return x
     try:
         found = x if type(x) is np.ndarray else np.asarray(dense(name, x))
     except ValueError as error:
@@ -144,9 +146,7 @@ def matrix_of_costs(name: str, x: Any, dimensions: tuple[int, ...]) -> Any:
         )
     if found.dtype.kind not in "fiub":
         raise TypeError(f"Cannot cast array data of {name} from type {found.dtype}, wanted numbers")
-    if found.dtype not in KINDS or not found.flags.aligned or any(s % found.itemsize for s in found.strides):
-        found = found.astype(np.float64)
-    return found
+    return found if _native.is_matrix(found) else found.astype(np.float64)
 
 
 def limit_of(cost_limit: float | None, maximize: bool) -> float:

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import ctypes
 import math
-import struct
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, overload
 
 import numpy as np
 
 from . import _native
-from . import _structs as c
 from ._assignment import (
-    KINDS,
     by_arrays,
     limit_of,
     matrix_of_costs,
@@ -21,7 +17,6 @@ from ._assignment import (
     torch_operators,
 )
 from ._errors import finished
-from ._library import CANCEL
 from ._settings import flag, is_torch, whole
 from ._shapes import repr_of
 from ._threads import thread_limit
@@ -106,53 +101,21 @@ class BottleneckAssignment(NamedTuple, Generic[Whole, Real, Mark]):
         return repr_of(self)
 
 
-# The fields of c.RankedAssignments and c.Bottleneck in their order, packed in one go.
-_RANKED = struct.Struct("@NqqPiqqiqPqPPPPPqqPPPidPPiP")
-_BOTTLENECK = struct.Struct("@NqqPiqqiPqPPPPPPqqPPPidPPPPPiP")
-assert _RANKED.size == ctypes.sizeof(c.RankedAssignments)
-assert _BOTTLENECK.size == ctypes.sizeof(c.Bottleneck)
+class _List(NamedTuple):
+    """Matrices one behind the other, with rows, columns and offsets of each."""
 
-
-# One matrix among the fields count, problem_stride, rows_of, columns_of, offsets.
-_ONE = (1, 0, 0, 0, 0)
-
-
-def _fields(costs: Any) -> tuple[tuple[Any, ...], tuple[int, ...]]:
-    """The fields that both structs begin with, of a matrix or a stack, and the layout of a stack."""
-    size, layout = costs.itemsize, _ONE
-    if costs.ndim == 2:
-        rows, columns = costs.shape
-        by_row, by_column = costs.strides
-    else:
-        count, rows, columns = costs.shape
-        by_problem, by_row, by_column = costs.strides
-        layout = count, by_problem // size, 0, 0, 0
-    first = rows, columns, _native.address(costs), KINDS[costs.dtype], by_row // size, by_column // size
-    return first, layout
-
-
-def _how(maximize: bool, limit: float) -> tuple[bool, bool, float]:
-    return (maximize, False, 0.0) if limit == math.inf else (maximize, True, limit)
-
-
-class _Ragged(NamedTuple):
-    """A list of matrices, as both structs have it; `kept` holds its memory."""
-
-    first: tuple[Any, ...]
-    layout: tuple[int, ...]
+    flat: Any
+    sizes: tuple[Any, Any, Any]
     shapes: list[tuple[int, int]]
-    kept: tuple[Any, ...]
 
 
-def _ragged(cost: list[Any] | tuple[Any, ...]) -> _Ragged:
+def _list(cost: list[Any] | tuple[Any, ...]) -> _List:
     matrices = [matrix_of_costs(f"cost_matrix[{k}]", x, (2,)) for k, x in enumerate(cost)]
-    flat, rows, columns, offsets = kept = one_behind_the_other(matrices)
-    first = 0, 0, _native.address(flat), KINDS[flat.dtype], 0, 0
-    layout = len(matrices), 0, _native.address(rows), _native.address(columns), _native.address(offsets)
-    return _Ragged(first, layout, list(zip(rows.tolist(), columns.tolist(), strict=True)), kept)
+    flat, *sizes = one_behind_the_other(matrices)
+    return _List(flat, (sizes[0], sizes[1], sizes[2]), [x.shape for x in matrices])
 
 
-def _is_ragged(cost: Any) -> bool:
+def _is_list(cost: Any) -> bool:
     return type(cost) in (list, tuple) and len(cost) > 0 and all(getattr(x, "ndim", 0) == 2 for x in cost)
 
 
@@ -163,17 +126,11 @@ def _tensors(cost: Any) -> Any:
     return cost if is_torch(cost) else None
 
 
-def _at_most(k: int, rows: int, columns: int, limited: bool) -> int:
-    """k, or how many matchings there are at most."""
-    n, m = min(rows, columns), max(rows, columns)
-    count = own = 1
-    for pairs in range(n):
-        # Those of one pair more: an ordered choice of columns for a choice of rows.
-        own = own * (m - pairs) * (n - pairs) // (pairs + 1) if limited else own * (m - pairs)
-        count = count + own if limited else own
-        if count >= k:
-            return k
-    return count
+def _found(made: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The outputs of a call of `_native`, or what its status raises."""
+    if len(made) == 2:
+        finished(made, raise_failure)
+    return made
 
 
 @overload
@@ -276,7 +233,10 @@ def k_best_assignments(
     >>> best.value, best.bound
     (array([5., 6., 6.]), array([5., 6., 6.]))
     """
-    maximize, certificate = flag("maximize", maximize), flag("certificate", certificate)
+    if type(maximize) is not bool:
+        maximize = flag("maximize", maximize)
+    if type(certificate) is not bool:
+        certificate = flag("certificate", certificate)
     k, limit = whole("k", k), math.inf if cost_limit is None else limit_of(cost_limit, maximize)
     if k < 1:
         raise ValueError(f"k is {k}, wanted 1 or more")
@@ -290,53 +250,24 @@ def k_best_assignments(
                 tensors,
                 lambda x: k_best_assignments(x, k, maximize, cost_limit=limit, certificate=certificate),
             )
-        if _is_ragged(cost_matrix):
+        if _is_list(cost_matrix):
             return _ranked_list(cost_matrix, k, maximize, limit, certificate)
     costs = matrix_of_costs("cost_matrix", cost_matrix, (2, 3))
-    lead, (n, m) = costs.shape[:-2], costs.shape[-2:]
-    k = _at_most(k, n, m, limit < math.inf)
-    shape = (*lead, k, min(n, m))
-    rows, columns, value = np.empty(shape, np.int64), np.empty(shape, np.int64), np.empty(shape[:-1])
-    bound, found = np.empty(shape[:-1]) if certificate else None, np.empty(lead or 1, np.int64)
-    if len(found):
-        outputs = rows, columns, value, bound, found
-        _rank(*_fields(costs), k, _how(maximize, limit), outputs)
-    if lead:
-        return RankedAssignments(rows, columns, value, bound, found)
-    own = int(found[0])
-    return RankedAssignments(
-        rows[:own], columns[:own], value[:own], None if bound is None else bound[:own], own
-    )
-
-
-def _rank(
-    first: tuple[Any, ...],
-    layout: tuple[int, ...],
-    k: int,
-    how: tuple[bool, bool, float],
-    outputs: tuple[Any, ...],
-) -> None:
-    """The call; `how` are maximize, limited and the limit."""
-    places = [0 if x is None else _native.address(x) for x in outputs]
-    record = _RANKED.pack(
-        _RANKED.size, *first, how[0], k, CANCEL, 0, *places, *layout, *how[1:],
-        0, 0, 0 if layout is _ONE else thread_limit(), 0,
-    )  # fmt: skip
-    finished(_native.ota_assign_ranked(record), raise_failure)
+    threads = thread_limit() if costs.ndim == 3 else 1
+    made = _native.ranked(costs, None, k, maximize, limit, certificate, threads)
+    return RankedAssignments(*_found(made))
 
 
 def _ranked_list(
     cost: Any, k: int, maximize: bool, limit: float, certificate: bool
 ) -> list[RankedAssignments]:
-    problems = _ragged(cost)
-    sides = [min(shape) for shape in problems.shapes]
-    k = max(_at_most(k, *shape, limit < math.inf) for shape in set(problems.shapes))
-    rows, columns = np.empty((2, k * sum(sides)), np.int64)
-    value, found = np.empty((len(sides), k)), np.empty(len(sides), np.int64)
-    bound = np.empty((len(sides), k)) if certificate else None
-    _rank(problems.first, problems.layout, k, _how(maximize, limit), (rows, columns, value, bound, found))
+    problems = _list(cost)
+    made = _native.ranked(problems.flat, problems.sizes, k, maximize, limit, certificate, thread_limit())
+    rows, columns, value, bound, found = _found(made)
+    k = value.shape[1]
     answers, begin = [], 0
-    for p, (side, own) in enumerate(zip(sides, found.tolist(), strict=True)):
+    for p, (shape, own) in enumerate(zip(problems.shapes, found.tolist(), strict=True)):
+        side = min(shape)
         i, j = (x[begin : begin + k * side].reshape(k, side)[:own] for x in (rows, columns))
         answers.append(
             RankedAssignments(i, j, value[p, :own], None if bound is None else bound[p, :own], own)
@@ -428,55 +359,24 @@ def bottleneck_assignment(
             if is_watched() and is_torch(tensors):
                 return operators.bottleneck_by_operator(tensors, maximize, limit)
             return by_arrays(tensors, lambda x: bottleneck_assignment(x, maximize, cost_limit=limit))
-        if _is_ragged(cost_matrix):
+        if _is_list(cost_matrix):
             return _bottleneck_list(cost_matrix, maximize, limit)
     costs = matrix_of_costs("cost_matrix", cost_matrix, (2, 3))
-    lead, (n, m) = costs.shape[:-2], costs.shape[-2:]
-    pairs, ends = np.empty((2, *lead, min(n, m)), np.int64), np.empty((2, *lead))
-    of_rows, of_columns = np.empty((2, *lead, n), np.bool_), np.empty((2, *lead, m), np.bool_)
-    counts = None if limit == math.inf or lead else np.empty(1, np.int64)
-    if not lead or lead[0]:
-        outputs = pairs, ends, of_rows, of_columns, counts
-        _narrow(*_fields(costs), _how(maximize, limit), outputs)
-    # To unpack an array takes three times as long.
-    i, j = pairs[0], pairs[1]
-    value, bound = ends if lead else ends.tolist()
-    if counts is not None:
-        i, j = i[: counts[0]], j[: counts[0]]
-    return BottleneckAssignment(i, j, value, bound, of_rows[0], of_columns[0], of_rows[1], of_columns[1])
-
-
-def _narrow(
-    first: tuple[Any, ...], layout: tuple[int, ...], how: tuple[bool, bool, float], outputs: tuple[Any, ...]
-) -> None:
-    """The call, whose outputs are halves of arrays; `how` are maximize, limited and the limit."""
-    pairs, ends, of_rows, of_columns, counts = outputs
-    pair, end = _native.address(pairs), _native.address(ends)
-    row, column = _native.address(of_rows), _native.address(of_columns)
-    record = _BOTTLENECK.pack(
-        _BOTTLENECK.size, *first, how[0], CANCEL, 0,
-        pair, pair + pairs.nbytes // 2, end, end + ends.nbytes // 2, row, column, *layout, *how[1:],
-        0 if counts is None else _native.address(counts), 0,
-        row + of_rows.nbytes // 2, column + of_columns.nbytes // 2,
-        0, 0 if layout is _ONE else thread_limit(), 0,
-    )  # fmt: skip
-    finished(_native.ota_assign_bottleneck(record), raise_failure)
+    threads = thread_limit() if costs.ndim == 3 else 1
+    return BottleneckAssignment(*_found(_native.bottleneck(costs, None, maximize, limit, threads))[:8])
 
 
 def _bottleneck_list(cost: Any, maximize: bool, limit: float) -> list[BottleneckAssignment]:
-    problems = _ragged(cost)
-    height, width, total = (
-        sum(size(shape) for shape in problems.shapes) for size in (lambda x: x[0], lambda x: x[1], min)
-    )
-    pairs, ends = np.empty((2, total), np.int64), np.empty((2, len(problems.shapes)))
-    of_rows, of_columns = np.empty((2, height), np.bool_), np.empty((2, width), np.bool_)
-    counts = np.empty(len(problems.shapes), np.int64)
-    outputs = pairs, ends, of_rows, of_columns, counts
-    _narrow(problems.first, problems.layout, _how(maximize, limit), outputs)
+    problems = _list(cost)
+    made = _native.bottleneck(problems.flat, problems.sizes, maximize, limit, thread_limit())
+    rows, columns, values, bounds, *marks, counts = _found(made)
     answers, a, b, first = [], 0, 0, 0
-    for (n, m), own, value, bound in zip(problems.shapes, counts.tolist(), *ends.tolist(), strict=True):
-        i, j = pairs[:, first : first + own]
-        (r, covered_r), (s, covered_s) = of_rows[:, a : a + n], of_columns[:, b : b + m]
+    for p, ((n, m), own) in enumerate(zip(problems.shapes, counts.tolist(), strict=True)):
+        i, j = rows[first : first + own], columns[first : first + own]
+        r, s, covered_r, covered_s = (
+            x[at : at + size] for x, at, size in zip(marks, (a, b, a, b), (n, m, n, m), strict=True)
+        )
+        value, bound = float(values[p]), float(bounds[p])
         answers.append(BottleneckAssignment(i, j, value, bound, r, s, covered_r, covered_s))
         a, b, first = a + n, b + m, first + min(n, m)
     return answers
