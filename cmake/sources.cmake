@@ -589,6 +589,7 @@ set(OTATTN_TEST_SOURCES
     tests/models/test_elements.c
     tests/models/test_finite.c
     tests/models/test_model.c
+    tests/models/test_opening_limits.c
     tests/models/test_row_math.c
     tests/models/test_sentencepiece.c
     tests/models/test_session_edits.c

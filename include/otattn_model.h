@@ -42,7 +42,7 @@ typedef struct ota_model_options {
     /* folder of the hub cache for bare names [NULL: such names are not looked up]; the program fills
        it from HF_HUB_CACHE and its kin */
     const char *hub_cache;
-    ota_tensor_limits tensors;
+    ota_tensor_limits tensors; /* of every file, and when opening is to end */
 } ota_model_options;
 
 /* Opens a checkpoint. `name`: a folder with config.json and model.safetensors or its shards, a .gguf file, of one that is
@@ -50,7 +50,7 @@ typedef struct ota_model_options {
  * the loader limits and every tensor's shape against the configuration. `options` NULL: the defaults. *model is NULL on
  * failure: OTA_EIO (a file cannot be opened or read), OTA_EFORMAT (it is no checkpoint), OTA_EMISMATCH (tensors are not
  * those of the configuration), OTA_ELIMIT (above a loader limit), OTA_UNSUPPORTED (an architecture or type that is not run),
- * OTA_ENOMEM, OTA_EINVAL (options.size). */
+ * OTA_ENOMEM, OTA_EINVAL (options.size), OTA_CANCELLED, OTA_TIMEOUT. */
 OTA_API ota_status ota_model_open(ota_model **model, const char *name,
                                   const ota_model_options *options, ota_error *error);
 /* Frees a model; NULL is fine; its sessions must be freed before. */
@@ -114,6 +114,11 @@ typedef struct ota_tokenizer ota_tokenizer; /* otattn_tokenizer.h */
  * ota_tokenizer_free. Only where the library has tokenizers (PCRE2 and utf8proc). */
 OTA_API ota_status ota_model_tokenizer(const ota_model *model, ota_tokenizer **tokenizer,
                                        ota_error *error);
+typedef struct ota_token_options ota_token_options; /* otattn_tokenizer.h */
+
+/* ota_model_tokenizer with options; NULL: none. */
+OTA_API ota_status ota_model_tokenizer_with(const ota_model *model, ota_tokenizer **tokenizer,
+                                            const ota_token_options *options, ota_error *error);
 
 /* ---- running -------------------------------------------------------------------------------- */
 

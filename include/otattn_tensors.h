@@ -33,6 +33,10 @@ typedef struct ota_tensor {
 typedef struct ota_tensor_limits {
     int64_t header_bytes; /* [100,000,000] */
     int64_t tensors;      /* [1,000,000] */
+    /* Reading ends with OTA_CANCELLED or OTA_TIMEOUT within a tenth of a second of work after *cancel is not 0 or the deadline
+       has passed, both as in ota_options [never]. */
+    const int *cancel;
+    int64_t deadline_ns;
 } ota_tensor_limits;
 
 typedef struct ota_tensors ota_tensors; /* opaque */
@@ -51,7 +55,8 @@ OTA_API size_t ota_text_step(const char *text, size_t size, int32_t *hidden);
 /* Reads and checks the header of an open regular file of `size` bytes: strict JSON, valid names, no
  * duplicate, shapes that fit their bytes, tensors that tile the data without hole or overlap. The
  * descriptor and `path` (for messages: "path: at byte N: rule") stay the caller's and are not used
- * after the call. Statuses: OTA_EFORMAT, OTA_ELIMIT, OTA_ENOMEM, OTA_EIO. */
+ * after the call. Statuses: OTA_EFORMAT, OTA_ELIMIT, OTA_ENOMEM, OTA_EIO, OTA_CANCELLED,
+ * OTA_TIMEOUT. */
 OTA_API ota_status ota_safetensors_open(ota_tensors **table, int descriptor, int64_t size,
                                         const char *path, const ota_tensor_limits *limits,
                                         ota_error *error);

@@ -40,6 +40,21 @@ typedef struct ota_tokenizer ota_tokenizer;
  * KiB with ids 0, 1, 2 ... without a hole, 2^21 merges. [TOT-66] */
 OTA_API ota_status ota_tokenizer_open(ota_tokenizer **tokenizer, const char *path,
                                       ota_error *error);
+/* Zero means default. */
+typedef struct ota_token_options {
+    size_t size;    /* of this struct */
+    unsigned flags; /* of encoding or decoding; others take 0 */
+    /* The call ends with OTA_CANCELLED or OTA_TIMEOUT within a tenth of a second of work after *cancel is not 0 or the
+       deadline has passed, both as in ota_options; a tokenizer is NULL then, *count and *size are 0, and ids and text are of no
+       use. Looks are 64 KiB of text apart; the search for one match of a file's pattern is not ended, which may take seconds
+       where a match has megabytes. */
+    const int *cancel;
+    int64_t deadline_ns;
+} ota_token_options;
+
+/* ota_tokenizer_open with options; NULL: none. */
+OTA_API ota_status ota_tokenizer_open_with(ota_tokenizer **tokenizer, const char *path,
+                                           const ota_token_options *options, ota_error *error);
 /* Frees it; NULL is fine. */
 OTA_API void ota_tokenizer_free(ota_tokenizer *tokenizer);
 
@@ -106,6 +121,10 @@ typedef struct ota_tokenizer_parts {
  * that do not fit together), OTA_UNSUPPORTED, OTA_ENOMEM. */
 OTA_API ota_status ota_tokenizer_create(ota_tokenizer **tokenizer, const ota_tokenizer_parts *parts,
                                         ota_error *error);
+/* ota_tokenizer_create with options; NULL: none. */
+OTA_API ota_status ota_tokenizer_create_with(ota_tokenizer **tokenizer,
+                                             const ota_tokenizer_parts *parts,
+                                             const ota_token_options *options, ota_error *error);
 
 /* ---- text to ids ---- */
 
@@ -123,18 +142,6 @@ enum {
 OTA_API ota_status ota_tokenizer_encode(const ota_tokenizer *tokenizer, const char *text,
                                         int64_t text_size, unsigned flags, int32_t *ids,
                                         int64_t capacity, int64_t *count, ota_error *error);
-
-/* Zero means default. */
-typedef struct ota_token_options {
-    size_t size; /* of this struct */
-    unsigned flags;
-    /* The call ends with OTA_CANCELLED or OTA_TIMEOUT within a tenth of a second of work after *cancel is not 0 or the
-       deadline has passed, both as in ota_options; *count and *size are 0 then, and ids and text are of no use. Looks are
-       64 KiB of text apart; the search for one match of a file's pattern is not ended, which may take seconds where a match
-       has megabytes. */
-    const int *cancel;
-    int64_t deadline_ns;
-} ota_token_options;
 
 /* ota_tokenizer_encode with options; NULL: none. */
 OTA_API ota_status ota_tokenizer_encode_with(const ota_tokenizer *tokenizer, const char *text,

@@ -386,6 +386,8 @@ static inline bool cli_exits(const cli_exit *is) { return is->oracle || is->thre
 int cli_read_exit(cli_context *context, cli_exit *found);
 /* The tokenizer of what the first operand names; NULL in *tokenizer is a failure. */
 int cli_tokenizer_open(cli_context *context, ota_tokenizer **tokenizer);
+/* That of an open model. */
+int cli_model_tokenizer(cli_context *context, const ota_model *model, ota_tokenizer **tokenizer);
 
 /* The tokens of a run: --ids, or the text encoded. */
 typedef struct cli_tokens {

@@ -86,6 +86,84 @@ ota_status ota_advise(ota_error *error, ota_status status, const char *format, .
     return status;
 }
 
+/* ---- interruption ---- */
+
+/* Bytes of work between two looks. */
+enum { LOOK = 1 << 16 };
+
+ota_watch ota_watch_begin(const int *cancel, int64_t deadline_ns) {
+    return (ota_watch){.cancel = cancel, .deadline_ns = deadline_ns, .work = LOOK};
+}
+
+ota_watch ota_watch_of(const ota_tensor_limits *limits) {
+    return limits != NULL ? ota_watch_begin(limits->cancel, limits->deadline_ns)
+                          : ota_watch_begin(NULL, 0);
+}
+
+ota_status ota_look(ota_watch *watch, size_t work, ota_error *error) {
+    if (watch == NULL) return OTA_OK;
+    if (watch->ended == OTA_OK) {
+        if ((watch->work += work) < LOOK) return OTA_OK;
+        watch->work = 0;
+        watch->ended = ota_interruption(watch->cancel, watch->deadline_ns);
+        if (watch->ended == OTA_OK) return OTA_OK;
+    }
+    return ota_refuse(error, watch->ended, "%s",
+                      watch->ended == OTA_CANCELLED
+                          ? "the call was cancelled"
+                          : "the deadline passed before the call was done");
+}
+
+/* Items that are sorted or merged between two looks. */
+enum { RUN = 1024, RUN_WORK = RUN * 16 };
+
+typedef struct merging {
+    char *from, *to;
+    size_t size;
+    ota_order *order;
+} merging;
+
+/* Runs [first, middle) and [middle, end) of `from` become one of `to`. */
+static ota_status merge_runs(const merging *m, size_t first, size_t middle, size_t end,
+                             ota_watch *watch, ota_error *error) {
+    size_t left = first, right = middle;
+    for (size_t at = first; at < end; at++) {
+        const char *a = m->from + left * m->size, *b = m->from + right * m->size;
+        const bool takes_left = right == end || (left < middle && m->order(a, b) <= 0);
+        memcpy(m->to + at * m->size, takes_left ? a : b, m->size);
+        left += takes_left;
+        right += !takes_left;
+        if (at % RUN != 0) continue;
+        const ota_status status = ota_look(watch, RUN_WORK, error);
+        if (status != OTA_OK) return status;
+    }
+    return OTA_OK;
+}
+
+ota_status ota_sort(void *items, size_t count, size_t size, ota_order *order, ota_watch *watch,
+                    ota_error *error) {
+    ota_status status = OTA_OK;
+    for (size_t first = 0; first < count && status == OTA_OK; first += RUN) {
+        qsort((char *)items + first * size, count - first < RUN ? count - first : RUN, size, order);
+        status = ota_look(watch, RUN_WORK, error);
+    }
+    if (count <= RUN || status != OTA_OK) return status;
+    char *other = malloc(count * size);
+    if (other == NULL) return ota_refuse(error, OTA_ENOMEM, "no memory is left for sorting");
+    merging m = {.from = items, .to = other, .size = size, .order = order};
+    for (size_t run = RUN; run < count && status == OTA_OK; run *= 2) {
+        for (size_t first = 0; first < count && status == OTA_OK; first += 2 * run) {
+            const size_t middle = first + run < count ? first + run : count,
+                         end = middle + run < count ? middle + run : count;
+            status = merge_runs(&m, first, middle, end, watch, error);
+        }
+        m = (merging){.from = m.to, .to = m.from, .size = size, .order = order};
+    }
+    if (status == OTA_OK && m.from == other) memcpy(items, other, count * size);
+    free(other);
+    return status;
+}
+
 /* ---- files ---- */
 
 ota_status ota_file_open(const char *path, bool trusted, ota_file *file, ota_error *error) {
@@ -107,11 +185,17 @@ ota_status ota_file_open(const char *path, bool trusted, ota_file *file, ota_err
     return OTA_OK;
 }
 
+/* Bytes read between two looks, and how many times as fast as the slowest steps even a slow disk is. */
+enum { READ_PART = 1 << 20, READ_SPEED = 16 };
+
 ota_status ota_file_read_at(const ota_file *file, void *buffer, size_t size, int64_t offset,
                             ota_error *error) {
     for (size_t done = 0; done < size;) {
-        const int64_t got = ota_descriptor_read(file->descriptor, (char *)buffer + done,
-                                                size - done, offset + (int64_t)done);
+        const size_t left = size - done, part = left < READ_PART ? left : READ_PART;
+        const ota_status looked = ota_look(file->watch, READ_PART / READ_SPEED, error);
+        if (looked != OTA_OK) return looked;
+        const int64_t got = ota_descriptor_read(file->descriptor, (char *)buffer + done, part,
+                                                offset + (int64_t)done);
         if (got < 0)
             return ota_refuse(error, OTA_EIO, "%s: at byte %lld: cannot be read: %s",
                               ota_path_end(file->path), (long long)offset + (long long)done,
@@ -140,8 +224,8 @@ void ota_file_close(ota_file *file) {
     file->descriptor = -1;
 }
 
-ota_status ota_file_text(const char *path, bool trusted, int64_t most, char **text, size_t *size,
-                         ota_error *error) {
+ota_status ota_file_text(const char *path, bool trusted, int64_t most, ota_watch *watch,
+                         char **text, size_t *size, ota_error *error) {
     ota_file file;
     *text = NULL;
     ota_status status = ota_file_open(path, trusted, &file, error);
@@ -154,6 +238,7 @@ ota_status ota_file_text(const char *path, bool trusted, int64_t most, char **te
         status = ota_refuse(error, OTA_ENOMEM, "%s: no memory is left for its %lld bytes",
                             ota_path_end(path), (long long)file.size);
     } else {
+        file.watch = watch;
         *size = (size_t)file.size;
         (*text)[*size] = '\0';
         status = ota_file_read_at(&file, *text, *size, 0, error);

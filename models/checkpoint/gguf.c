@@ -21,10 +21,14 @@ const int64_t ota_gguf_bytes[OTA_GGUF_TYPES] = {1, 1, 2, 2, 4, 4, 4, 1, 0, 0, 8,
 
 enum { PAIRS_MOST = 1 << 16, ARRAY_DEPTH = 4, STANDARD_ALIGNMENT = 32 };
 
+/* What a text counts for in looks: the page that it lies on may have to be read. */
+enum { TEXT_WORK = 1 };
+
 typedef struct cursor {
     const char *path;
     const unsigned char *map;
     int64_t at, size;
+    ota_watch watch;
     ota_error *error;
 } cursor;
 
@@ -51,6 +55,7 @@ static ota_status read_string(cursor *c, const unsigned char **text, size_t *siz
     *text = NULL;
     *size = 0;
     ota_status status = read_number(c, 8, &length);
+    if (status == OTA_OK) status = ota_look(&c->watch, TEXT_WORK, c->error);
     if (status != OTA_OK) return status;
     if (length > (uint64_t)(c->size - c->at)) {
         c->at -= 8;
@@ -126,7 +131,9 @@ static ota_status read_pairs(cursor *c, uint64_t count, ota_gguf *gguf) {
         pair->size = c->at - pair->offset;
         gguf->pair_count++;
     }
-    qsort(gguf->pairs, (size_t)count, sizeof *gguf->pairs, by_key);
+    const ota_status sorted =
+        ota_sort(gguf->pairs, (size_t)count, sizeof *gguf->pairs, by_key, &c->watch, c->error);
+    if (sorted != OTA_OK) return sorted;
     for (int64_t i = 1; i < gguf->pair_count; i++) {
         const ota_gguf_pair *pair = &gguf->pairs[i];
         if (by_key(pair - 1, pair) == 0)
@@ -231,7 +238,9 @@ static ota_status place_tensors(cursor *c, int64_t alignment, ota_tensors *table
     const int64_t room = c->size - table->data;
     int64_t covered = 0;
     if (room < 0 && table->count > 0) return refuse(c, "the file ends before its data");
-    if (table->count > 1) qsort(table->tensors, table->count, sizeof *table->tensors, by_offset);
+    const ota_status status = ota_sort(table->tensors, table->count, sizeof *table->tensors,
+                                       by_offset, &c->watch, c->error);
+    if (status != OTA_OK) return status;
     for (size_t i = 0; i < table->count; i++) {
         ota_tensor *one = &table->tensors[i];
         const char *rule = one->offset % alignment != 0         ? "is not aligned"
@@ -302,7 +311,11 @@ ota_status ota_gguf_open_file(const char *path, const ota_tensor_limits *limits,
     gguf->shard.table = calloc(1, sizeof *gguf->shard.table);
     if (gguf->shard.table == NULL)
         return ota_refuse(error, OTA_ENOMEM, "no memory is left for a file's tensors");
-    cursor c = {.path = path, .map = gguf->shard.map, .size = gguf->shard.size, .error = error};
+    cursor c = {.path = path,
+                .map = gguf->shard.map,
+                .size = gguf->shard.size,
+                .watch = ota_watch_of(limits),
+                .error = error};
     return read_header(&c, limits, gguf);
 }
 
@@ -314,7 +327,8 @@ void ota_gguf_close(ota_gguf *gguf) {
     *gguf = (ota_gguf){0};
 }
 
-ota_status ota_gguf_move(ota_gguf *gguf, ota_checkpoint *checkpoint, ota_error *error) {
+ota_status ota_gguf_move(ota_gguf *gguf, ota_checkpoint *checkpoint, ota_watch *watch,
+                         ota_error *error) {
     ota_shard *shards = calloc((size_t)gguf->rest_count + 1, sizeof *shards);
     if (shards == NULL) {
         ota_gguf_close(gguf);
@@ -326,5 +340,5 @@ ota_status ota_gguf_move(ota_gguf *gguf, ota_checkpoint *checkpoint, ota_error *
     gguf->shard = (ota_shard){0};
     gguf->rest_count = 0;
     ota_gguf_close(gguf);
-    return ota_checkpoint_index(checkpoint, error);
+    return ota_checkpoint_index(checkpoint, watch, error);
 }

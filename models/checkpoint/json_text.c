@@ -6,22 +6,29 @@
 #include <errno.h>
 
 typedef struct letters {
-    const char *at, *end;
+    const char *begin, *at, *end;
+    ota_watch *watch;
     bool no_memory;
 } letters;
+
+/* Letters between two looks, and how many times as fast as the slowest steps they are. */
+enum { LETTERS = 1 << 12, LETTERS_SPEED = 4 };
 
 static size_t next_letter(void *buffer, size_t room, void *data) {
     letters *left = data;
     left->no_memory |= errno == ENOMEM;
     if (left->no_memory || left->at == left->end || room == 0) return 0;
+    if ((left->at - left->begin) % LETTERS == 0 &&
+        ota_look(left->watch, LETTERS / LETTERS_SPEED, NULL) != OTA_OK)
+        return 0;
     *(char *)buffer = *left->at++;
     return 1;
 }
 
-json_t *ota_json_text(const char *text, size_t size, size_t flags, json_error_t *cause,
-                      bool *no_memory) {
+json_t *ota_json_text(const char *text, size_t size, size_t flags, ota_watch *watch,
+                      json_error_t *cause, bool *no_memory) {
     const int before = errno;
-    letters left = {.at = text, .end = text + size};
+    letters left = {.begin = text, .at = text, .end = text + size, .watch = watch};
     errno = 0;
     json_t *tree = json_load_callback(next_letter, &left, flags, cause);
     *no_memory = left.no_memory || (tree == NULL && errno == ENOMEM);

@@ -6,8 +6,11 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* NULL where the text is not valid JSON, by *cause, or there was no memory for its tree (*no_memory true). */
-json_t *ota_json_text(const char *text, size_t size, size_t flags, json_error_t *cause,
-                      bool *no_memory);
+#include "files.h"
+
+/* NULL where the text is not valid JSON, by *cause, there was no memory for its tree (*no_memory true), or the watch has
+ * ended it, which its next look says. */
+json_t *ota_json_text(const char *text, size_t size, size_t flags, ota_watch *watch,
+                      json_error_t *cause, bool *no_memory);
 
 #endif

@@ -20,6 +20,8 @@
 typedef ota_tensors header;
 
 enum { HEADER_START = 8, MEMBER_MOST = 1 << 16, DEPTH_MOST = 64 };
+/* What a member counts for in looks, besides its letters. */
+enum { MEMBER_WORK = 4 };
 
 static ota_status refuse(const header *head, const char *at, const char *rule, ota_error *error) {
     return ota_refuse_at(error, head->path, HEADER_START + (at - head->text), "%s", rule);
@@ -146,8 +148,13 @@ static ota_status parse_member(const header *head, const char *member, size_t si
     text[size + 1] = '}';
     json_error_t cause;
     bool no_memory;
-    *out = ota_json_text(text, size + 2, JSON_REJECT_DUPLICATES, &cause, &no_memory);
+    *out = ota_json_text(text, size + 2, JSON_REJECT_DUPLICATES, head->watch, &cause, &no_memory);
     if (text != small) free(text);
+    const ota_status looked = ota_look(head->watch, *out != NULL ? MEMBER_WORK : 0, error);
+    if (looked != OTA_OK) {
+        json_decref(*out);
+        return looked;
+    }
     if (no_memory) return ota_refuse(error, OTA_ENOMEM, "no memory is left for a header's entry");
     if (*out == NULL) {
         int64_t place = cause.position > 1 ? (int64_t)cause.position - 2 : 0;
@@ -254,7 +261,8 @@ static int by_text(const void *left, const void *right) {
 }
 
 static ota_status check_unique(const header *head, char **names, size_t count, ota_error *error) {
-    if (count > 1) qsort(names, count, sizeof *names, by_text);
+    const ota_status status = ota_sort(names, count, sizeof *names, by_text, head->watch, error);
+    if (status != OTA_OK) return status;
     for (size_t i = 1; i < count; i++)
         if (strcmp(names[i - 1], names[i]) == 0)
             return ota_refuse_at(error, head->path, HEADER_START,
@@ -374,7 +382,9 @@ static int by_offset(const void *left, const void *right) {
 static ota_status check_tiling(header *head, ota_error *error) {
     const char *path = head->path;
     int64_t covered = 0, data_size = head->file_size - head->data;
-    if (head->count > 1) qsort(head->tensors, head->count, sizeof *head->tensors, by_offset);
+    const ota_status status =
+        ota_sort(head->tensors, head->count, sizeof *head->tensors, by_offset, head->watch, error);
+    if (status != OTA_OK) return status;
     for (size_t i = 0; i < head->count; i++) {
         const ota_tensor *one = &head->tensors[i];
         if (one->offset != covered)
@@ -421,8 +431,9 @@ static ota_status read_members(header *head, ota_error *error) {
     }
     if (code == 0) code = check_tiling(head, error);
     if (code == 0) code = check_names(head, error);
-    if (code == 0 && head->count > 1)
-        qsort(head->tensors, head->count, sizeof *head->tensors, by_place);
+    if (code == 0)
+        code = ota_sort(head->tensors, head->count, sizeof *head->tensors, by_place, head->watch,
+                        error);
     return code;
 }
 
@@ -457,10 +468,12 @@ static ota_status read_header(header *head, const ota_file *file, ota_error *err
 
 ota_status ota_safetensors_open(ota_tensors **table, int descriptor, int64_t size, const char *path,
                                 const ota_tensor_limits *limits, ota_error *error) {
-    const ota_file file = {.descriptor = descriptor, .size = size, .path = path};
     *table = NULL;
     header *head = calloc(1, sizeof *head);
     if (head == NULL) return ota_refuse(error, OTA_ENOMEM, "no memory is left for a header");
+    ota_watch watch = ota_watch_of(limits);
+    const ota_file file = {.descriptor = descriptor, .size = size, .path = path, .watch = &watch};
+    head->watch = &watch;
     head->path = path;
     head->file_size = size;
     if (limits != NULL) head->limits = *limits;
@@ -468,6 +481,7 @@ ota_status ota_safetensors_open(ota_tensors **table, int descriptor, int64_t siz
     if (head->limits.tensors <= 0) head->limits.tensors = 1000000;
     const ota_status status = read_header(head, &file, error);
     head->path = "";
+    head->watch = NULL;
     if (!head->has_metadata) {
         free(head->text);
         head->text = NULL;

@@ -38,6 +38,9 @@ static bool is_before(const ota_added_set *set, const ota_added *a, const ota_ad
     return order < 0 || (order == 0 && a->id < b->id);
 }
 
+/* What a step of it counts for in looks; it compares up to forty texts. */
+enum { SINK_WORK = 8 };
+
 /* Heap sort: qsort cannot be told where the texts lie. */
 static void sink(const ota_added_set *set, size_t count, size_t at) {
     const ota_added token = set->tokens[at];
@@ -50,16 +53,23 @@ static void sink(const ota_added_set *set, size_t count, size_t at) {
     set->tokens[at] = token;
 }
 
-void ota_added_sort(ota_added_set *set) {
-    for (size_t at = set->count / 2; at-- > 0;) sink(set, set->count, at);
-    for (size_t count = set->count; count-- > 1;) {
+ota_status ota_added_sort(ota_added_set *set, ota_watch *watch, ota_error *error) {
+    ota_status status = OTA_OK;
+    for (size_t at = set->count / 2; at-- > 0 && status == OTA_OK;) {
+        sink(set, set->count, at);
+        status = ota_look(watch, SINK_WORK, error);
+    }
+    for (size_t count = set->count; count-- > 1 && status == OTA_OK;) {
         const ota_added last = set->tokens[count];
         set->tokens[count] = set->tokens[0];
         set->tokens[0] = last;
         sink(set, count, 0);
+        status = ota_look(watch, SINK_WORK, error);
     }
+    if (status != OTA_OK) return status;
     for (size_t k = 0; k < set->count; k++)
         set->begins[(unsigned char)set->text.bytes[set->tokens[k].text.begin]] = true;
+    return OTA_OK;
 }
 
 void ota_added_free(ota_added_set *set) {

@@ -39,14 +39,14 @@ typedef struct pieces {
 
 /* What ends a list of steps before its end: who may, and what it says. */
 typedef struct watched {
-    ota_token_watch watch;
+    ota_watch watch;
     ota_status status;
     ota_error *error;
 } watched;
 
 /* After the work on one more piece. */
 static bool goes_on(watched *w, size_t size) {
-    w->status = ota_token_look(&w->watch, size + 1, w->error);
+    w->status = ota_look(&w->watch, size + 1, w->error);
     return w->status == OTA_OK;
 }
 

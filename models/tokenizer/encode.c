@@ -34,34 +34,23 @@ static uint64_t mix(uint64_t a, uint64_t b) {
     return (product ^ product >> 32) + b * UINT64_C(0xc4ceb9fe1a85ec53);
 }
 
-/* Bytes of work between two looks: the slowest steps do about 1.5 MB a second. */
-enum { LOOK = 1 << 16 };
-
-ota_status ota_token_look(ota_token_watch *watch, size_t work, ota_error *error) {
-    if (watch == NULL || (watch->work += work) < LOOK) return OTA_OK;
-    watch->work = 0;
-    const ota_status status = ota_interruption(watch->cancel, watch->deadline_ns);
-    if (status == OTA_OK) return OTA_OK;
-    return ota_token_fail(error, status, "", -1,
-                          status == OTA_CANCELLED ? "the call was cancelled"
-                                                  : "the deadline passed before the call was done");
-}
-
 ota_status ota_token_watch_begin(const ota_token_options *options, unsigned *flags,
-                                 ota_token_watch *watch, ota_error *error) {
+                                 ota_watch *watch, ota_error *error) {
     ota_token_options given = {.size = sizeof given};
     if (options != NULL && options->size == 0)
         return ota_token_fail(error, OTA_EINVAL, "", -1, "options.size must be given");
     /* A caller built with an older header knows fewer fields. */
     if (options != NULL)
         memcpy(&given, options, options->size < sizeof given ? options->size : sizeof given);
-    *flags = given.flags;
-    *watch = (ota_token_watch){given.cancel, given.deadline_ns, LOOK};
-    return ota_token_look(watch, 0, error);
+    if (flags == NULL && given.flags != 0)
+        return ota_token_fail(error, OTA_EINVAL, "", -1, "options.flags must be 0 in this call");
+    if (flags != NULL) *flags = given.flags;
+    *watch = ota_watch_begin(given.cancel, given.deadline_ns);
+    return ota_look(watch, 0, error);
 }
 
 ota_status ota_token_word(ota_token_encoder *encoder, const char *word, size_t size) {
-    const ota_status looked = ota_token_look(&encoder->watch, size, encoder->error);
+    const ota_status looked = ota_look(&encoder->watch, size, encoder->error);
     if (looked != OTA_OK) return looked;
     if (size > OTA_TOKEN_CACHED_WORD) return encode_word(encoder, word, size);
     uint64_t key[3] = {0, 0, 0};
@@ -249,7 +238,7 @@ ota_status ota_tokenizer_encode_with(const ota_tokenizer *tokenizer, const char 
                               (long long)text_size, OTA_TOKEN_TEXT_MOST);
     ota_token_encoder encoder = {
         .tokenizer = tokenizer, .ids = ids, .capacity = capacity, .error = error};
-    unsigned flags;
+    unsigned flags = 0;
     ota_status status = ota_token_watch_begin(options, &flags, &encoder.watch, error);
     if (status == OTA_OK && !prepare(&encoder, text_size)) status = ota_token_no_memory(error);
     if (status == OTA_OK)

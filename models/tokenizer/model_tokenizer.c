@@ -29,6 +29,7 @@ typedef struct lists {
     int32_t *kinds;
     float *scores;
     int64_t piece_count, merge_count, kind_count;
+    const ota_token_options *options;
     ota_error *error;
 } lists;
 
@@ -456,14 +457,21 @@ static ota_status make(lists *l, ota_tokenizer **tokenizer) {
     parts.pieces = l->pieces;
     parts.piece_count = l->piece_count;
     parts.kinds = l->kinds;
-    return ota_tokenizer_create(tokenizer, &parts, l->error);
+    return ota_tokenizer_create_with(tokenizer, &parts, l->options, l->error);
 }
 
 ota_status ota_model_tokenizer(const ota_model *model, ota_tokenizer **tokenizer,
                                ota_error *error) {
+    return ota_model_tokenizer_with(model, tokenizer, NULL, error);
+}
+
+ota_status ota_model_tokenizer_with(const ota_model *model, ota_tokenizer **tokenizer,
+                                    const ota_token_options *options, ota_error *error) {
     *tokenizer = NULL;
-    if (model->pairs == NULL) return ota_tokenizer_open(tokenizer, model->path, error);
-    lists l = {.model = model, .map = model->checkpoint.shards[0].map, .error = error};
+    if (model->pairs == NULL)
+        return ota_tokenizer_open_with(tokenizer, model->path, options, error);
+    lists l = {
+        .model = model, .map = model->checkpoint.shards[0].map, .options = options, .error = error};
     const ota_status status = make(&l, tokenizer);
     free(l.pieces);
     free(l.spelled);

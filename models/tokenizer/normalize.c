@@ -144,7 +144,7 @@ static ota_status sentencepiece(const ota_normalizing *run, const ota_normal *st
         ota_text part =
             next_part(tokenizer, step, (ota_text){text.data + at, text.size - at}, &taken);
         const bool blank = part.size == 1 && *part.data == ' ';
-        const ota_status status = ota_token_look(run->watch, taken, error);
+        const ota_status status = ota_look(run->watch, taken, error);
         if (status != OTA_OK) return status;
         /* A text of blanks alone is no text, where they do not count. */
         if (!begun && once && blank) continue;
@@ -181,7 +181,7 @@ static size_t apart(ota_text text) {
 
 /* Some valid UTF-8, appended to `out`. */
 static ota_status run_part(const ota_normal *step, ota_text text, ota_token_buffer *out,
-                           ota_token_watch *watch, ota_error *error) {
+                           ota_watch *watch, ota_error *error) {
     bool fine = true;
     switch (step->kind) {
     case OTA_NORMAL_NFC: fine = unicode_form(text, UTF8PROC_COMPOSE, out); break;
@@ -207,13 +207,13 @@ static ota_status run_part(const ota_normal *step, ota_text text, ota_token_buff
 
 /* A stretch of valid UTF-8. */
 static ota_status run_stretch(const ota_normal *step, ota_text text, ota_token_buffer *out,
-                              ota_token_watch *watch, ota_error *error) {
+                              ota_watch *watch, ota_error *error) {
     ota_status status = OTA_OK;
     for (size_t at = 0, part; at < text.size && status == OTA_OK; at += part) {
         const ota_text rest = {text.data + at, text.size - at};
         part = step->kind == OTA_NORMAL_REPLACE ? rest.size : apart(rest);
         status = run_part(step, (ota_text){rest.data, part}, out, watch, error);
-        if (status == OTA_OK) status = ota_token_look(watch, part, error);
+        if (status == OTA_OK) status = ota_look(watch, part, error);
     }
     return status;
 }

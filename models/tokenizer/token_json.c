@@ -178,13 +178,23 @@ ota_status ota_token_json_number(ota_token_json *json, double *value) {
     return OTA_OK;
 }
 
+/* Letters between two looks, and how many times as fast as the slowest steps they are. */
+enum { LETTERS = 1 << 16, LETTERS_SPEED = 64 };
+
 ota_status ota_token_json_skip(ota_token_json *json, ota_text *span) {
     skip_blanks(json);
     const char *text = json->file->text;
     const size_t begin = json->at;
     int depth = 1; /* the object or list around it */
+    size_t looked = begin;
     for (; json->at < json->end; json->at++) {
         const char letter = text[json->at];
+        if (json->at - looked >= LETTERS) {
+            const ota_status status =
+                ota_look(json->file->watch, (json->at - looked) / LETTERS_SPEED, json->error);
+            if (status != OTA_OK) return status;
+            looked = json->at;
+        }
         if (letter == '"') {
             for (json->at++; json->at < json->end && text[json->at] != '"'; json->at++)
                 if (text[json->at] == '\\') json->at++;
@@ -220,9 +230,14 @@ ota_status ota_token_json_tree(ota_token_json *json, ota_text span, json_t **tre
                               OTA_TOKEN_JSON_TREES);
     json_error_t cause;
     bool no_memory;
-    *tree = ota_json_text(span.data, span.size, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &cause,
-                          &no_memory);
+    /* A tree takes longer than its letters. */
+    ota_status status = ota_look(json->file->watch, OTA_TOKEN_JSON_TREE, json->error);
+    if (status != OTA_OK) return status;
+    *tree = ota_json_text(span.data, span.size, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY,
+                          json->file->watch, &cause, &no_memory);
     if (no_memory) return ota_token_no_memory(json->error);
+    if (*tree == NULL && (status = ota_look(json->file->watch, 0, json->error)) != OTA_OK)
+        return status;
     if (*tree == NULL)
         return ota_token_fail(json->error, OTA_EFORMAT, json->file->path,
                               (int64_t)place + (cause.position > 0 ? cause.position - 1 : 0),

@@ -11,7 +11,9 @@
 enum {
     OTA_TOKEN_JSON_DEPTH = 64,
     /* bytes that may become trees, all together; jansson takes up to fifty times as many */
-    OTA_TOKEN_JSON_TREES = 1 << 20
+    OTA_TOKEN_JSON_TREES = 1 << 20,
+    /* what each of them counts for in looks, besides its letters */
+    OTA_TOKEN_JSON_TREE = 16
 };
 
 typedef struct ota_token_json {

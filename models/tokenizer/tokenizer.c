@@ -10,9 +10,14 @@
 
 /* ---- building blocks of the readers ---- */
 
+/* What one counts for in looks, besides its text. */
+enum { ADDED_WORK = 4 };
+
 ota_status ota_tokenizer_add(ota_tokenizer *tokenizer, ota_added token, ota_error *error) {
     ota_added_set *set = (token.flags & OTA_ADDED_NORMALIZED) != 0 ? &tokenizer->normal_added
                                                                    : &tokenizer->raw_added;
+    const ota_status looked = ota_look(tokenizer->watch, ADDED_WORK, error);
+    if (looked != OTA_OK) return looked;
     const ota_text text = ota_vocabulary_text(&tokenizer->vocabulary, token.id);
     if ((token.flags & OTA_ADDED_NORMALIZED) == 0) {
         return ota_added_put(set, text, token) ? OTA_OK : ota_token_no_memory(error);
@@ -25,7 +30,8 @@ ota_status ota_tokenizer_add(ota_tokenizer *tokenizer, ota_added token, ota_erro
         free(out.bytes);
         return fine ? OTA_OK : ota_token_no_memory(error);
     }
-    ota_normalizing run = {.tokenizer = tokenizer, .out = &out, .spare = &spare};
+    ota_normalizing run = {
+        .tokenizer = tokenizer, .out = &out, .spare = &spare, .watch = tokenizer->watch};
     ota_status status = ota_normalize(&run, text, error);
     if (status == OTA_OK && out.used > 0 &&
         !ota_added_put(set, (ota_text){out.bytes, out.used}, token))
@@ -120,8 +126,11 @@ static void mark(ota_tokenizer *tokenizer, const ota_added_set *set) {
 }
 
 ota_status ota_tokenizer_finish(ota_tokenizer *tokenizer, ota_error *error) {
-    ota_added_sort(&tokenizer->raw_added);
-    ota_added_sort(&tokenizer->normal_added);
+    ota_status status = ota_added_sort(&tokenizer->raw_added, tokenizer->watch, error);
+    if (status == OTA_OK)
+        status = ota_added_sort(&tokenizer->normal_added, tokenizer->watch, error);
+    tokenizer->watch = NULL;
+    if (status != OTA_OK) return status;
     tokenizer->kinds = calloc((size_t)tokenizer->vocabulary.count + 1, 1);
     if (tokenizer->kinds == NULL) return ota_token_no_memory(error);
     mark(tokenizer, &tokenizer->raw_added);
@@ -164,7 +173,7 @@ static bool have(const char *folder, const char *name, char *path) {
 static ota_status open_json(ota_tokenizer *tokenizer, const char *path,
                             ota_token_settings *settings, ota_error *error) {
     ota_token_file file;
-    ota_status status = ota_token_file_read(path, &file, error);
+    ota_status status = ota_token_file_read(path, tokenizer->watch, &file, error);
     if (status == OTA_OK) status = ota_tokenizer_read_json(tokenizer, &file, settings, error);
     ota_token_file_free(&file);
     return status;
@@ -174,8 +183,9 @@ static ota_status open_lists(ota_tokenizer *tokenizer, const char *vocabulary_pa
                              const char *merges_path, ota_token_settings *settings,
                              ota_error *error) {
     ota_token_file vocabulary = {0}, merges = {0};
-    ota_status status = ota_token_file_read(vocabulary_path, &vocabulary, error);
-    if (status == OTA_OK) status = ota_token_file_read(merges_path, &merges, error);
+    ota_status status = ota_token_file_read(vocabulary_path, tokenizer->watch, &vocabulary, error);
+    if (status == OTA_OK)
+        status = ota_token_file_read(merges_path, tokenizer->watch, &merges, error);
     if (status == OTA_OK)
         status = ota_tokenizer_read_lists(tokenizer, &vocabulary, &merges, settings, error);
     ota_token_file_free(&vocabulary);
@@ -186,7 +196,7 @@ static ota_status open_lists(ota_tokenizer *tokenizer, const char *vocabulary_pa
 static ota_status open_lines(ota_tokenizer *tokenizer, const char *path,
                              ota_token_settings *settings, ota_error *error) {
     ota_token_file file;
-    ota_status status = ota_token_file_read(path, &file, error);
+    ota_status status = ota_token_file_read(path, tokenizer->watch, &file, error);
     if (status == OTA_OK) status = ota_tokenizer_read_lines(tokenizer, &file, settings, error);
     ota_token_file_free(&file);
     return status;
@@ -195,7 +205,7 @@ static ota_status open_lines(ota_tokenizer *tokenizer, const char *path,
 static ota_status open_model(ota_tokenizer *tokenizer, const char *path,
                              ota_token_settings *settings, ota_error *error) {
     ota_token_file file;
-    ota_status status = ota_token_file_bytes(path, &file, error);
+    ota_status status = ota_token_file_bytes(path, tokenizer->watch, &file, error);
     if (status == OTA_OK) status = ota_tokenizer_read_model(tokenizer, &file, settings, error);
     ota_token_file_free(&file);
     return status;
@@ -225,10 +235,18 @@ static ota_status open_folder(ota_tokenizer *tokenizer, const char *folder,
 }
 
 ota_status ota_tokenizer_open(ota_tokenizer **tokenizer, const char *path, ota_error *error) {
+    return ota_tokenizer_open_with(tokenizer, path, NULL, error);
+}
+
+ota_status ota_tokenizer_open_with(ota_tokenizer **tokenizer, const char *path,
+                                   const ota_token_options *options, ota_error *error) {
+    ota_watch watch;
     if (tokenizer == NULL || path == NULL)
         return ota_token_fail(error, OTA_EINVAL, "", -1, "%s is NULL",
                               tokenizer == NULL ? "tokenizer" : "path");
     *tokenizer = NULL;
+    ota_status status = ota_token_watch_begin(options, NULL, &watch, error);
+    if (status != OTA_OK) return status;
     const bool folder = ota_path_is_folder(path);
     const size_t length = strlen(path);
     const bool json = length >= 5 && strcmp(path + length - 5, ".json") == 0,
@@ -236,13 +254,14 @@ ota_status ota_tokenizer_open(ota_tokenizer **tokenizer, const char *path, ota_e
     ota_tokenizer *made = calloc(1, sizeof *made);
     if (made == NULL) return ota_token_no_memory(error);
     made->unknown = -1;
+    made->watch = &watch;
     /* A file stands alone: what lies beside it says nothing. */
     ota_token_settings settings;
-    ota_token_settings_start(&settings, error);
-    ota_status status = folder   ? open_folder(made, path, &settings, error)
-                        : json   ? open_json(made, path, &settings, error)
-                        : pieces ? open_model(made, path, &settings, error)
-                                 : open_lines(made, path, &settings, error);
+    ota_token_settings_start(&settings, &watch, error);
+    status = folder   ? open_folder(made, path, &settings, error)
+             : json   ? open_json(made, path, &settings, error)
+             : pieces ? open_model(made, path, &settings, error)
+                      : open_lines(made, path, &settings, error);
     ota_token_settings_free(&settings);
     if (status == OTA_OK) status = ota_tokenizer_finish(made, error);
     if (status != OTA_OK) {

@@ -6,7 +6,7 @@
 
 static ota_status add_pieces(ota_tokenizer *tokenizer, const ota_tokenizer_parts *parts,
                              const char *source, ota_error *error) {
-    ota_token_list list = {.path = source};
+    ota_token_list list = {.path = source, .watch = tokenizer->watch};
     ota_status status = OTA_OK;
     for (int64_t k = 0; k < parts->piece_count && status == OTA_OK; k++) {
         const size_t begin = list.text.used;
@@ -55,7 +55,7 @@ static ota_status add_frame(const ota_tokenizer *tokenizer, ota_text piece, ota_
 
 static ota_status make_bpe(ota_tokenizer *tokenizer, const ota_tokenizer_parts *parts,
                            const char *source, ota_error *error) {
-    ota_token_merge_list merges = {0};
+    ota_token_merge_list merges = {.watch = tokenizer->watch};
     ota_status status = ota_tokenizer_named_cut(tokenizer, parts->cut, error);
     for (int64_t k = 0; k < parts->merge_count && status == OTA_OK; k++)
         status = ota_bpe_merge_line(&tokenizer->vocabulary, &merges, parts->merges[k], source, -1,
@@ -86,7 +86,8 @@ static ota_status make_pieces(ota_tokenizer *tokenizer, const ota_tokenizer_part
     ota_normal *step = ota_tokenizer_normal(tokenizer, OTA_NORMAL_SENTENCEPIECE);
     step->flags = (front ? OTA_SPACE_IN_FRONT : 0U) | (once ? OTA_SPACE_ONCE : 0U);
     if (status == OTA_OK && parts->charsmap.size > 0)
-        status = ota_charsmap_build(&step->map, parts->charsmap, source, -1, error);
+        status =
+            ota_charsmap_build(&step->map, parts->charsmap, source, -1, tokenizer->watch, error);
     if (status == OTA_OK) status = ota_sentencepiece_bytes(tokenizer, parts, error);
     return status == OTA_OK ? ota_tokenizer_undo_sentencepiece(tokenizer, front, once, error)
                             : status;
@@ -94,7 +95,7 @@ static ota_status make_pieces(ota_tokenizer *tokenizer, const ota_tokenizer_part
 
 static ota_status make_sentencepiece(ota_tokenizer *tokenizer, const ota_tokenizer_parts *parts,
                                      const char *source, ota_error *error) {
-    ota_token_merge_list merges = {0};
+    ota_token_merge_list merges = {.watch = tokenizer->watch};
     ota_status status = make_pieces(tokenizer, parts, source, error);
     tokenizer->bpe.characters = true;
     tokenizer->fuse_unknown = true;
@@ -151,8 +152,7 @@ static ota_status make_wordpiece(ota_tokenizer *tokenizer, const ota_tokenizer_p
 
 ota_status ota_tokenizer_fill(ota_tokenizer *tokenizer, const ota_tokenizer_parts *parts,
                               ota_error *error) {
-    const char *source = parts->source == NULL ? "" : parts->source,
-               *model = parts->model == NULL ? "" : parts->model;
+    const char *source = parts->source, *model = parts->model == NULL ? "" : parts->model;
     static const struct {
         const char *word;
         ota_token_model model;
@@ -182,19 +182,29 @@ ota_status ota_tokenizer_fill(ota_tokenizer *tokenizer, const ota_tokenizer_part
 
 ota_status ota_tokenizer_create(ota_tokenizer **tokenizer, const ota_tokenizer_parts *parts,
                                 ota_error *error) {
+    return ota_tokenizer_create_with(tokenizer, parts, NULL, error);
+}
+
+ota_status ota_tokenizer_create_with(ota_tokenizer **tokenizer, const ota_tokenizer_parts *parts,
+                                     const ota_token_options *options, ota_error *error) {
+    ota_watch watch;
     if (tokenizer == NULL || parts == NULL || parts->size == 0 || parts->piece_count < 0 ||
         parts->merge_count < 0 || (parts->pieces == NULL && parts->piece_count > 0) ||
         (parts->merges == NULL && parts->merge_count > 0))
         return ota_token_fail(error, OTA_EINVAL, "", -1,
                               "tokenizer, parts, parts.size, pieces and merges must be given");
     *tokenizer = NULL;
+    ota_status status = ota_token_watch_begin(options, NULL, &watch, error);
+    if (status != OTA_OK) return status;
     /* A caller built with an older header knows fewer fields. */
     ota_tokenizer_parts filled = {.size = sizeof filled};
     memcpy(&filled, parts, parts->size < sizeof filled ? parts->size : sizeof filled);
+    if (filled.source == NULL) filled.source = "";
     ota_tokenizer *made = calloc(1, sizeof *made);
     if (made == NULL) return ota_token_no_memory(error);
     made->unknown = -1;
-    ota_status status = ota_tokenizer_fill(made, &filled, error);
+    made->watch = &watch;
+    status = ota_tokenizer_fill(made, &filled, error);
     if (status == OTA_OK) status = ota_tokenizer_finish(made, error);
     if (status != OTA_OK) {
         ota_tokenizer_free(made);

@@ -24,17 +24,21 @@ ota_status ota_token_no_memory(ota_error *error) {
     return ota_token_fail(error, OTA_ENOMEM, "", -1, "no memory is left for the tokenizer");
 }
 
-ota_status ota_token_file_bytes(const char *path, ota_token_file *file, ota_error *error) {
-    *file = (ota_token_file){.path = path};
-    return ota_file_text(path, true, OTA_TOKEN_FILE_MOST, &file->text, &file->size, error);
+ota_status ota_token_file_bytes(const char *path, ota_watch *watch, ota_token_file *file,
+                                ota_error *error) {
+    *file = (ota_token_file){.path = path, .watch = watch};
+    return ota_file_text(path, true, OTA_TOKEN_FILE_MOST, watch, &file->text, &file->size, error);
 }
 
-ota_status ota_token_file_read(const char *path, ota_token_file *file, ota_error *error) {
-    const ota_status status = ota_token_file_bytes(path, file, error);
-    if (status != OTA_OK) return status;
-    const size_t valid = ota_token_valid(file->text, file->size);
-    if (valid == file->size) return OTA_OK;
+ota_status ota_token_file_read(const char *path, ota_watch *watch, ota_token_file *file,
+                               ota_error *error) {
+    size_t valid = 0;
+    ota_status status = ota_token_file_bytes(path, watch, file, error);
+    if (status == OTA_OK)
+        status = ota_token_valid_within(file->text, file->size, watch, &valid, error);
+    if (status == OTA_OK && valid == file->size) return OTA_OK;
     ota_token_file_free(file);
+    if (status != OTA_OK) return status;
     return ota_token_fail(error, OTA_EFORMAT, path, (int64_t)valid,
                           "a tokenizer's file must be UTF-8");
 }

@@ -170,7 +170,7 @@ static ota_status precompiled(ota_normal *step, const json_t *tree,
         : !fine   ? ota_token_fail(member->error, OTA_EFORMAT, member->path, member->offset,
                                    "precompiled_charsmap must be bytes in base64")
                   : ota_charsmap_build(&step->map, (ota_text){blob.bytes, blob.used}, member->path,
-                                       member->offset, member->error);
+                                       member->offset, NULL, member->error);
     free(blob.bytes);
     return status;
 }

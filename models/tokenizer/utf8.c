@@ -12,6 +12,25 @@ static size_t character_at(const char *text, size_t size) {
     return bytes > 0 ? (size_t)bytes : 0;
 }
 
+/* Bytes between two looks, and how many times as fast as the slowest steps they are. */
+enum { STEP = 1 << 20, STEP_SPEED = 64 };
+
+ota_status ota_token_valid_within(const char *text, size_t size, ota_watch *watch, size_t *valid,
+                                  ota_error *error) {
+    ota_status status = OTA_OK;
+    size_t at = 0, found = 0;
+    *valid = 0;
+    for (; at < size && status == OTA_OK; at += found) {
+        const size_t left = size - at, part = left < STEP ? left : STEP;
+        found = ota_token_valid(text + at, part);
+        /* The end of a part may cut a character in two. */
+        *valid = at + found;
+        if (found == 0 || (found < part && part == left) || part - found > 3) break;
+        status = ota_look(watch, STEP / STEP_SPEED, error);
+    }
+    return status;
+}
+
 size_t ota_token_step(const char *text, size_t size, int32_t *character) {
     utf8proc_int32_t found = -1;
     const utf8proc_ssize_t bytes =

@@ -104,7 +104,7 @@ static ota_status read_tree(const reader *r, json_t *tree) {
 ota_status ota_session_methods_file(ota_session *session, const ota_session_options *options,
                                     const char *path, ota_error *error) {
     json_t *tree;
-    ota_status status = ota_json_file(path, true, FILE_BYTES, &tree, error);
+    ota_status status = ota_json_file(path, true, FILE_BYTES, NULL, &tree, error);
     if (status != OTA_OK) return status;
     const reader r = {.session = session, .options = options, .path = path, .error = error};
     status = read_tree(&r, tree);

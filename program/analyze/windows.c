@@ -38,10 +38,9 @@ static int encode(cli_context *context, const char *bytes, size_t size, run_text
 static int load_text(cli_context *context, const ota_model *model, run_text *text) {
     char *bytes = NULL;
     size_t size = 0;
-    ota_error error = {.message = ""};
-    const ota_status status = ota_model_tokenizer(model, &text->tokenizer, &error);
-    if (status < 0) return cli_fail_status(context, status, &error);
-    int code = cli_read_text(context, 1, &bytes, &size);
+    int code = cli_model_tokenizer(context, model, &text->tokenizer);
+    if (code != 0) return code;
+    code = cli_read_text(context, 1, &bytes, &size);
     if (code == 0) {
         (void)SHA256Data((const uint8_t *)bytes, size, text->sha256);
         text->bytes = (int64_t)size;

@@ -31,7 +31,8 @@ int cli_model_open(cli_context *context, ota_model **model) {
     char path[4096];
     ota_error error = {0};
     const ota_model_options options = {.size = sizeof options,
-                                       .hub_cache = hub_cache(path, sizeof path)};
+                                       .hub_cache = hub_cache(path, sizeof path),
+                                       .tensors = {.cancel = context->cancel}};
     const ota_status status = ota_model_open(model, context->operands[0], &options, &error);
     if (status < 0) return cli_fail_status(context, status, &error);
     if (!cli_memory_short()) return 0;
@@ -154,19 +155,26 @@ static bool ends_with(const char *text, const char *tail) {
     return length >= size && strcmp(text + length - size, tail) == 0;
 }
 
+int cli_model_tokenizer(cli_context *context, const ota_model *model, ota_tokenizer **tokenizer) {
+    ota_error error = {.message = ""};
+    const ota_token_options options = {.size = sizeof options, .cancel = context->cancel};
+    const ota_status status = ota_model_tokenizer_with(model, tokenizer, &options, &error);
+    return status < 0 ? cli_fail_status(context, status, &error) : 0;
+}
+
 int cli_tokenizer_open(cli_context *context, ota_tokenizer **tokenizer) {
     const char *path = context->operands[0];
     ota_error error = {.message = ""};
     ota_model *model;
     const bool file = ends_with(path, ".json") || ends_with(path, ".txt");
     if (file || (!ends_with(path, ".gguf") && ota_path_kind_of(path) != OTA_PATH_NONE)) {
-        const ota_status status = ota_tokenizer_open(tokenizer, path, &error);
+        const ota_token_options options = {.size = sizeof options, .cancel = context->cancel};
+        const ota_status status = ota_tokenizer_open_with(tokenizer, path, &options, &error);
         return status < 0 ? cli_fail_status(context, status, &error) : 0;
     }
     int code = cli_model_open(context, &model);
     if (code != 0) return code;
-    const ota_status status = ota_model_tokenizer(model, tokenizer, &error);
-    if (status < 0) code = cli_fail_status(context, status, &error);
+    code = cli_model_tokenizer(context, model, tokenizer);
     ota_model_free(model);
     return code;
 }
@@ -233,13 +241,12 @@ static int load_text(cli_context *context, const ota_model *model, bool prompt,
                      cli_tokens *tokens) {
     char *text = NULL;
     size_t size = 0;
-    ota_error error = {.message = ""};
-    const ota_status status = ota_model_tokenizer(model, &tokens->tokenizer, &error);
-    if (status < 0) return cli_fail_status(context, status, &error);
+    int code = cli_model_tokenizer(context, model, &tokens->tokenizer);
+    if (code != 0) return code;
     if (prompt && context->settings.text.prompt != NULL)
         return encode_text(context, context->settings.text.prompt,
                            strlen(context->settings.text.prompt), tokens);
-    int code = cli_read_text(context, 1, &text, &size);
+    code = cli_read_text(context, 1, &text, &size);
     if (code == 0) code = encode_text(context, text, size, tokens);
     free(text);
     return code;

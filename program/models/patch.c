@@ -228,13 +228,11 @@ static int encode_prompts(patching *p, int64_t **both) {
                                   p->context->settings.model.corrupt};
     int32_t *ids[2] = {NULL, NULL};
     int64_t counts[2] = {0, 0};
-    ota_error error = {.message = ""};
     if (texts[0] == NULL || texts[1] == NULL)
         return cli_refuse_flag(p->context, texts[0] == NULL ? "clean" : "corrupt",
                                "give --clean TEXT and --corrupt TEXT, or --ids F",
                                "patching needs two prompts");
-    const ota_status status = ota_model_tokenizer(p->model, &p->tokenizer, &error);
-    int code = status < 0 ? cli_fail_status(p->context, status, &error) : 0;
+    int code = cli_model_tokenizer(p->context, p->model, &p->tokenizer);
     for (int k = 0; code == 0 && k < 2; k++)
         code =
             cli_encode(p->context, p->tokenizer, texts[k], strlen(texts[k]), &ids[k], &counts[k]);

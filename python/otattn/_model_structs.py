@@ -49,6 +49,8 @@ class TensorLimits(ctypes.Structure):
     _fields_ = (
         ("header_bytes", ctypes.c_int64),
         ("tensors", ctypes.c_int64),
+        ("cancel", ctypes.c_void_p),
+        ("deadline_ns", ctypes.c_int64),
     )
 
 
@@ -201,6 +203,15 @@ class CapturePoint(ctypes.Structure):
     )
 
 
+class TokenOptions(ctypes.Structure):
+    _fields_ = (
+        ("size", ctypes.c_size_t),
+        ("flags", ctypes.c_uint),
+        ("cancel", ctypes.c_void_p),
+        ("deadline_ns", ctypes.c_int64),
+    )
+
+
 class Text(ctypes.Structure):
     _fields_ = (
         ("data", ctypes.c_char_p),
@@ -232,15 +243,6 @@ class TokenizerParts(ctypes.Structure):
     )
 
 
-class TokenOptions(ctypes.Structure):
-    _fields_ = (
-        ("size", ctypes.c_size_t),
-        ("flags", ctypes.c_uint),
-        ("cancel", ctypes.c_void_p),
-        ("deadline_ns", ctypes.c_int64),
-    )
-
-
 STRUCTS: dict[str, type[ctypes.Structure]] = {
     "ota_tensor": Tensor,
     "ota_tensor_limits": TensorLimits,
@@ -253,9 +255,9 @@ STRUCTS: dict[str, type[ctypes.Structure]] = {
     "ota_edit": Edit,
     "ota_model_run": ModelRun,
     "ota_capture_point": CapturePoint,
+    "ota_token_options": TokenOptions,
     "ota_text": Text,
     "ota_tokenizer_parts": TokenizerParts,
-    "ota_token_options": TokenOptions,
 }
 
 CALLS = {
@@ -276,6 +278,7 @@ CALLS = {
     "ota_model_attention_of": "iplpp layer",
     "ota_model_check_finite": "ipp",
     "ota_model_tokenizer": "ippp",
+    "ota_model_tokenizer_with": "ipppp",
     "ota_session_create": "ipppp",
     "ota_session_free": "np",
     "ota_session_set_deadline": "npl deadline_ns",
@@ -289,8 +292,10 @@ CALLS = {
     "ota_session_executor": "pp",
     "ota_model_point": "iplllp index batch count",
     "ota_tokenizer_open": "ipsp",
+    "ota_tokenizer_open_with": "ipspp",
     "ota_tokenizer_free": "np",
     "ota_tokenizer_create": "ippp",
+    "ota_tokenizer_create_with": "ipppp",
     "ota_tokenizer_encode": "ipsluplpp text_size capacity",
     "ota_tokenizer_encode_with": "ipslpplpp text_size capacity",
     "ota_tokenizer_decode": "ippluslpp count capacity",

@@ -343,6 +343,10 @@ static void test_refusals(void **state) {
     expect_refusal(s, OTA_UNSUPPORTED,
                    "parts: piece 9 is unused and can be made of two others, and such vocabularies "
                    "are not run");
+    parts = parts_of_scored(s);
+    parts.source = NULL;
+    assert_int_equal(ota_tokenizer_create(&tokenizer, &parts, &error), OTA_UNSUPPORTED);
+    assert_memory_equal(error.message, "piece 9 is unused", 17);
     free_scored(s);
 }
 

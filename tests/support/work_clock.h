@@ -9,14 +9,23 @@
 
 int64_t __wrap_ota_now_ns(void);
 
-/* How often the clock was read. */
-static int64_t work_reads;
+/* How often the clock was read, when last, and the longest time between two reads. */
+static int64_t work_reads, work_last, work_longest;
 
 int64_t __wrap_ota_now_ns(void) {
     struct timespec now;
     clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+    const int64_t now_ns = (int64_t)now.tv_sec * 1000000000 + (int64_t)now.tv_nsec;
     work_reads++;
-    return (int64_t)now.tv_sec * 1000000000 + (int64_t)now.tv_nsec;
+    if (now_ns - work_last > work_longest) work_longest = now_ns - work_last;
+    work_last = now_ns;
+    return now_ns;
+}
+
+/* The longest time from here on. */
+static inline void work_longest_begin(void) {
+    (void)__wrap_ota_now_ns();
+    work_longest = 0;
 }
 
 #endif

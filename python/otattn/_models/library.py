@@ -16,6 +16,8 @@ _LONG = (
     "ota_session_create",
     "ota_session_run",
     "ota_session_logits",
+    "ota_model_tokenizer_with",
+    "ota_tokenizer_open_with",
     "ota_tokenizer_encode_with",
     "ota_tokenizer_decode_with",
 )

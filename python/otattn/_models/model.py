@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from .. import _model_structs as m
 from .._errors import check, new_error
+from .._library import CANCEL
 from .._settings import flag, number, shown, whole
 from . import studies
 from .capture import Capture, chosen, part_of, point_name
@@ -26,7 +27,7 @@ from .library import library
 from .sampling import next_token
 from .session import Asked, Block, RunOptions, Session, Sessions, Settings, Size, Watcher, settings_of
 from .studies import LogitLens, Patching
-from .tokens import Tokenizer, ids_of, padded
+from .tokens import Tokenizer, ending, ids_of, padded
 
 if TYPE_CHECKING:
     from ..lens import HookedModel
@@ -197,7 +198,11 @@ class Model:
     def __init__(self, name: str | os.PathLike[str]) -> None:
         pointer = ctypes.c_void_p()
         error, reference = new_error()
-        options = m.ModelOptions(size=ctypes.sizeof(m.ModelOptions), hub_cache=_hub_cache())
+        options = m.ModelOptions(
+            size=ctypes.sizeof(m.ModelOptions),
+            hub_cache=_hub_cache(),
+            tensors=m.TensorLimits(cancel=CANCEL),
+        )
         status = library.ota_model_open(
             ctypes.byref(pointer), os.fsencode(name), ctypes.byref(options), reference
         )
@@ -254,10 +259,10 @@ class Model:
         if self._tokenizer is None:
             pointer = ctypes.c_void_p()
             error, reference = new_error()
-            check(
-                library.ota_model_tokenizer(self._open(), ctypes.byref(pointer), reference),
-                error,
+            status = library.ota_model_tokenizer_with(
+                self._open(), ctypes.byref(pointer), ctypes.byref(ending()), reference
             )
+            check(status, error)
             self._tokenizer = Tokenizer._of(pointer, self.name)
         return self._tokenizer
 

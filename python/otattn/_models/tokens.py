@@ -29,6 +29,11 @@ def ids_of(name: str, ids: Any) -> NDArray[np.int64]:
     return np.ascontiguousarray(given, np.int64)
 
 
+def ending() -> m.TokenOptions:
+    """Options of a call that Ctrl-C ends."""
+    return m.TokenOptions(size=ctypes.sizeof(m.TokenOptions), cancel=CANCEL)
+
+
 class Tokenizer:
     """The tokenizer of a model: a folder, its `tokenizer.json` or `vocab.txt`.
 
@@ -47,7 +52,10 @@ class Tokenizer:
     def __init__(self, path: str | os.PathLike[str]) -> None:
         pointer = ctypes.c_void_p()
         error, reference = new_error()
-        check(library.ota_tokenizer_open(ctypes.byref(pointer), os.fsencode(path), reference), error)
+        status = library.ota_tokenizer_open_with(
+            ctypes.byref(pointer), os.fsencode(path), ctypes.byref(ending()), reference
+        )
+        check(status, error)
         self._hold(pointer, os.fspath(path))
 
     @classmethod
