@@ -9,6 +9,10 @@ list(GET parts 0 CMAKE_SYSTEM_PROCESSOR)
 list(GET parts 1 system)
 if(system STREQUAL "linux")
     set(CMAKE_SYSTEM_NAME Linux)
+    if(OTATTN_TARGET MATCHES "-musl")
+        # Under the name that Alpine gives it; before Zig's own, which is then not needed.
+        set(CMAKE_C_STANDARD_LIBRARIES_INIT "${OTATTN_ZIG}/libc.so")
+    endif()
 elseif(system STREQUAL "windows")
     set(CMAKE_SYSTEM_NAME Windows)
     # What models and program stand on is static there (scripts/dev/zig.sh).

@@ -19,6 +19,21 @@ zig_tools() {
         printf '#!/bin/sh\nexec "%s" %s "$@"\n' "$zig" "$words" >"$folder/$tool"
         chmod +x "$folder/$tool"
     done
+    [[ $1 != *-musl* ]] || musl_stub "$zig" "$1" "$folder/libc.so"
+}
+
+# musl_stub ZIG TARGET FILE: the names of musl, for the linker alone, out of Zig's list of them. Zig calls the C library libc.so, its
+# build's own name; Alpine, whose packages decide, names it by the processor, and what is linked shall need that name. musl's loader
+# takes both for itself.
+musl_stub() {
+    local processor=${2%%-*} words=()
+    [ "$3" -nt scripts/dev/zig.sh ] && return
+    case $processor in
+        arm) processor=armv7 words=(-DARCH_arm -DFAMILY_arm -DTIME32) ;;
+        x86_64) words=(-DARCH_x86_64 -DFAMILY_x86 -DPTR64) ;;
+        *) words=("-DARCH_$processor" "-DFAMILY_$processor" -DPTR64) ;;
+    esac
+    "$1" cc -target "$2" -shared -nostdlib "${words[@]}" "-Wl,-soname,libc.musl-$processor.so.1" "$(dirname "$1")/lib/libc/musl/libc.S" -o "$3"
 }
 
 # zig_cache TARGET: for compiler caches what compiles is the package and the target, since the command is new on a clean machine.

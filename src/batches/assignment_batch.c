@@ -9,7 +9,7 @@
 #include "solvers/matching/assignment_dense.h"
 
 /* Pairs times work that are worth threads, which take some 50 us to start. */
-enum { WORTH_THREADS = 1 << 21 };
+static const double WORTH_THREADS = 1 << 21;
 
 int64_t ota_assignments_rows(const ota_assignments *batch, int64_t p) {
     return batch->rows_of != NULL ? batch->rows_of[p] : batch->rows;
