@@ -1,11 +1,14 @@
-"""What a DLL exports, as the list of which a linker makes an import library.
+"""What a DLL exports.
 
-dll_exports.py FILE.dll FILE.def
+dll_exports.py FILE.dll FILE.def    writes the list of which a linker makes an import library
+dll_exports.py FILE.dll FILE.map    fails where it shows other names than FILE.map lists (cmake/otattn.map)
 """
 
 import struct
 import sys
 from pathlib import Path
+
+from mach_o import names_of_map
 
 
 def exports(image: bytes) -> list[tuple[str, bool]]:
@@ -38,12 +41,18 @@ def exports(image: bytes) -> list[tuple[str, bool]]:
     return found
 
 
-def main() -> None:
+def main() -> int:
     library, target = map(Path, sys.argv[1:])
+    found = exports(library.read_bytes())
+    if target.suffix == ".map":
+        strange = sorted(names_of_map(target) ^ {name for name, _ in found})
+        print(f"{library.name}: shows {len(found)} names" + "".join(f"; not expected: {n}" for n in strange))
+        return 1 if strange else 0
     lines = [f"LIBRARY {library.name}", "EXPORTS"]
-    lines += [f"{name} DATA" if data else name for name, data in exports(library.read_bytes())]
+    lines += [f"{name} DATA" if data else name for name, data in found]
     target.write_text("\n".join([*lines, ""]), encoding="utf-8")
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -47,6 +47,11 @@ def read(image: bytes) -> tuple[list[str], tuple[int, int], set[str], bool]:
     return needs, oldest, names, signed
 
 
+def names_of_map(path: Path) -> set[str]:
+    """What a map of versions lists by name."""
+    return set(re.findall(r"^ +(ota_\w+);", path.read_text("utf-8"), re.MULTILINE))
+
+
 def main() -> int:
     path = Path(sys.argv[1])
     needs, oldest, names, signed = read(path.read_bytes())
@@ -54,8 +59,7 @@ def main() -> int:
     print(f"{path.name}: needs {', '.join(needs)}; {system}; shows {len(names)} names")
     strange = [name for name in needs if not name.startswith(("/usr/lib/libSystem", "@rpath/libotattn"))]
     if sys.argv[2:]:
-        wanted = set(re.findall(r"^ +(ota_\w+);", Path(sys.argv[2]).read_text("utf-8"), re.MULTILINE))
-        strange += sorted(wanted ^ (names - MARKS))
+        strange += sorted(names_of_map(Path(sys.argv[2])) ^ (names - MARKS))
     strange += [] if signed else ["no signature"]
     if strange:
         print("not expected:", ", ".join(strange))

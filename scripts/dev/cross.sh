@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # ./dev cross: libraries, models and the program built for other systems by Zig's clang; C tests, an example and commands run where
-# they can be, else symbols and what is loaded are looked at.
+# they can be, else symbols and what is loaded are looked at. smoke: a few sources for every target, compiled alone.
 # shellcheck source=scripts/dev/common.sh
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 # shellcheck source=scripts/dev/zig.sh
@@ -69,10 +69,11 @@ cross_commands() {
     esac
 }
 
-# cross_dll TARGET: the DLL by its import library.
+# cross_dll TARGET: the DLL shows the names of its list, and is used by its import library.
 cross_dll() {
     local folder=$build/cross/$1
-    "$build/zig/$1/cc" -std=c11 -DOTATTN_SHARED -Iinclude examples/quickstart.c "$folder/libotattn.dll.a" -lm -o "$folder/by_dll.exe" &&
+    python3 scripts/dll_exports.py "$folder/libotattn.dll" cmake/otattn.map &&
+        "$build/zig/$1/cc" -std=c11 -DOTATTN_SHARED -Iinclude examples/quickstart.c "$folder/libotattn.dll.a" -lm -o "$folder/by_dll.exe" &&
         cross_run wine "$folder/by_dll.exe"
 }
 
@@ -97,7 +98,49 @@ cross() {
     unset CCACHE_COMPILERCHECK # what the machine's own compiler makes next is another's
 }
 
+# smoke_sources TARGET: those that hold words of its system. Of Windows, where a long has 32 bits and whose C library is farthest from
+# POSIX, all of the library that compiles without definitions of its own.
+smoke_sources() {
+    local systems
+    case $1 in
+        *linux*) systems='posix|linux' ;;
+        *macos*) systems='posix|bsd' ;;
+        *) systems=windows ;;
+    esac
+    find src/base -name '*.c' ! -name 'system_*' ! -name fault.c
+    find src/base -name 'system_*.c' | grep -E "_($systems)\.c$"
+    [[ $1 != *windows* ]] || find src/* -maxdepth 1 -name '*.c' ! -path 'src/base/*' ! -path 'src/backend/*'
+}
+
+# cross_smoke TARGET: warnings of Zig's clang, which is newer than Debian's, and what the target lacks; no code is kept.
+cross_smoke() {
+    local source header definitions=() failed=0
+    zig_tools "$1" || return 1
+    [[ $1 != *windows* ]] || definitions=(-DOTATTN_BUILD)
+    for header in include/*.h; do printf '#include <%s>\n' "${header#include/}"; done | grep -v otattn_mpi >"$build/zig/$1/headers.c"
+    for source in "$build/zig/$1/headers.c" $(smoke_sources "$1"); do
+        "$build/zig/$1/cc" -std=c11 -O0 -Wall -Wextra -Wpedantic -Wconversion -Werror "${definitions[@]}" -Iinclude -Isrc -I. -c "$source" \
+            -o "$build/zig/$1/smoke.o" || failed=1
+    done
+    return $failed
+}
+
+# cross_smokes: every target, as far as a minute of a processor goes; ./dev cross does the rest.
+cross_smokes() {
+    local row
+    must_have_python_packages scripts/requirements-zig.txt
+    new_steps cross
+    for row in "${cross_targets[@]}"; do
+        step "smoke-${row%%:*}" cross_smoke "${row%%:*}"
+    done
+    count_results "$steps"
+}
+
 do_cross() {
+    if [ "${1:-}" = smoke ]; then
+        cross_smokes
+        return
+    fi
     need "${packages_cross[@]}"
     [ -x "$program" ] || build_all -DOTATTN_TESTS=OFF
     must_have_python_packages tests/requirements.txt

@@ -33,7 +33,8 @@ musl_stub() {
         x86_64) words=(-DARCH_x86_64 -DFAMILY_x86 -DPTR64) ;;
         *) words=("-DARCH_$processor" "-DFAMILY_$processor" -DPTR64) ;;
     esac
-    "$1" cc -target "$2" -shared -nostdlib "${words[@]}" "-Wl,-soname,libc.musl-$processor.so.1" "$(dirname "$1")/lib/libc/musl/libc.S" -o "$3"
+    "$1" build-lib -dynamic -target "$2" -fno-compiler-rt -fno-ubsan-rt "-fsoname=libc.musl-$processor.so.1" -cflags "${words[@]}" -- \
+        "$(dirname "$1")/lib/libc/musl/libc.S" "-femit-bin=$3"
 }
 
 # zig_cache TARGET: for compiler caches what compiles is the package and the target, since the command is new on a clean machine.

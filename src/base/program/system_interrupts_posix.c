@@ -10,9 +10,12 @@
 static struct sigaction before;
 static void (*told)(void);
 
+/* POSIX has an int there; some systems' names of its bits are unsigned. */
+static unsigned flags_before(void) { return (unsigned)before.sa_flags; }
+
 static void on_interrupt(int number, siginfo_t *about, void *context) {
     told();
-    if ((before.sa_flags & SA_SIGINFO) != 0)
+    if ((flags_before() & (unsigned)SA_SIGINFO) != 0)
         before.sa_sigaction(number, about, context);
     else
         before.sa_handler(number);
@@ -20,11 +23,12 @@ static void on_interrupt(int number, siginfo_t *about, void *context) {
 
 bool ota_interrupts_begin(void (*on)(void)) {
     if (sigaction(SIGINT, NULL, &before) != 0) return false;
-    const bool handled = (before.sa_flags & SA_SIGINFO) != 0 ||
+    const bool handled = (flags_before() & (unsigned)SA_SIGINFO) != 0 ||
                          (before.sa_handler != SIG_DFL && before.sa_handler != SIG_IGN);
     if (!handled) return false;
+    const unsigned kept = flags_before() & (unsigned)(SA_ONSTACK | SA_RESTART);
     struct sigaction own = {.sa_sigaction = on_interrupt,
-                            .sa_flags = (before.sa_flags & (SA_ONSTACK | SA_RESTART)) | SA_SIGINFO};
+                            .sa_flags = (int)(kept | (unsigned)SA_SIGINFO)};
     told = on;
     (void)sigemptyset(&own.sa_mask);
     return sigaction(SIGINT, &own, NULL) == 0;
