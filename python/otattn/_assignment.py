@@ -140,6 +140,8 @@ def matrix_of_costs(name: str, x: Any, dimensions: tuple[int, ...]) -> Any:
         found = x if type(x) is np.ndarray else np.asarray(dense(name, x))
     except ValueError as error:
         raise ValueError(f"{name} is no array: {error}") from None
+    except RuntimeError as error:
+        raise hidden(error) from None
     if found.ndim not in dimensions:
         raise ValueError(
             f"expected a matrix (2-D array), got a {found.ndim}-D array as {name}, shape {found.shape}"
@@ -147,6 +149,16 @@ def matrix_of_costs(name: str, x: Any, dimensions: tuple[int, ...]) -> Any:
     if found.dtype.kind not in "fiub":
         raise TypeError(f"Cannot cast array data of {name} from type {found.dtype}, wanted numbers")
     return found if _native.is_matrix(found) else found.astype(np.float64)
+
+
+def hidden(error: RuntimeError) -> Exception:
+    """The error of a tensor whose numbers could not be read."""
+    if "data pointer" not in str(error):
+        return error
+    return NotImplementedError(
+        "the numbers of a tensor under torch.func or a compiler cannot be read here; pass a whole stack of "
+        "matrices outside of it"
+    )
 
 
 def limit_of(cost_limit: float | None, maximize: bool) -> float:
@@ -551,7 +563,10 @@ def by_arrays(cost: Any, call: Callable[[Any], Any]) -> Any:
             x = x.detach()
         if x.dtype in narrow:
             x = x.float()
-        return (x if away is None else x.cpu()).numpy()
+        try:
+            return (x if away is None else x.cpu()).numpy()
+        except RuntimeError as error:
+            raise hidden(error) from None
 
     def back(x: Any) -> Any:
         if isinstance(x, np.ndarray):

@@ -8,7 +8,7 @@ from typing import Any, Literal, NamedTuple, Protocol, TypeVar
 
 from ._certificate import Certificate
 from ._outcome import Info
-from ._settings import nearest
+from ._settings import flag, nearest
 from ._shapes import repr_of
 
 
@@ -128,7 +128,8 @@ def request_of(return_aux: Any) -> AuxRequest | None:
     if return_aux is True:
         return EVERYTHING
     if isinstance(return_aux, AuxRequest):
-        return return_aux
+        named = zip(AuxRequest._fields, return_aux, strict=True)
+        return AuxRequest(*(x if type(x) is bool else flag(f"return_aux.{name}", x) for name, x in named))
     names = [return_aux] if isinstance(return_aux, str) else return_aux
     if not isinstance(names, (list, tuple, set, frozenset)):
         raise TypeError(

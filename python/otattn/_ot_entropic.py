@@ -87,8 +87,9 @@ def sinkhorn(
     array([[0.365529, 0.134471],
            [0.134471, 0.365529]])
     """
-    if type(log) is not bool or type(warn) is not bool:
+    if not (type(log) is type(warn) is type(verbose) is bool):
         log, warn = flag("log", log), flag("warn", warn)
+        flag("verbose", verbose)
     if warmstart is None and type(method) is str and method == "sinkhorn":
         spec = spec_of_numbers(reg, stopThr, numItermax) if are_named(reg, stopThr, numItermax) else None
         if not log:
@@ -186,7 +187,10 @@ def sinkhorn2(
     >>> float(otattn.ot.sinkhorn2([0.5, 0.5], [0.5, 0.5], np.array([[0.0, 1.0], [1.0, 0.0]]), 1.0).round(6))
     0.268941
     """
-    if type(method) is str and method == "sinkhorn" and warmstart is None and type(log) is type(warn) is bool:
+    if not (type(log) is type(warn) is type(verbose) is bool):
+        log, warn = flag("log", log), flag("warn", warn)
+        flag("verbose", verbose)
+    if type(method) is str and method == "sinkhorn" and warmstart is None:
         spec = spec_of_numbers(reg, stopThr, numItermax) if are_named(reg, stopThr, numItermax) else None
         if not log:
             found = value_again(spec, ONLY, M, a, b)
@@ -194,7 +198,7 @@ def sinkhorn2(
             found = _logged(value_again(spec, WITH_CERTIFICATE, M, a, b), reg, M)
         if found is not None:
             return found
-    M, log = cost_of(M), flag("log", log)
+    M = cost_of(M)
     if not isinstance(method, str) or method.lower() not in _SINKHORNS[:3]:
         raise ValueError(f"method is {method!r}, wanted one of {', '.join(_SINKHORNS[:3])}")
     if b is not None and getattr(b, "ndim", 1) == 2:

@@ -61,8 +61,9 @@ def emd(
     array([[0.5, 0. ],
            [0. , 0.5]])
     """
-    if type(log) is not bool or type(center_dual) is not bool:
+    if not (type(log) is type(center_dual) is type(check_marginals) is bool):
         log, center_dual = flag("log", log), flag("center_dual", center_dual)
+        flag("check_marginals", check_marginals)
     found = again(EXACT, WITH_POTENTIALS if log else ONLY, M, a, b)
     if found is not None:
         if not log:
@@ -149,8 +150,10 @@ def emd2(
     >>> float(otattn.ot.emd2([0.5, 0.5], [1.0, 0.0], np.array([[0.0, 1.0], [1.0, 0.0]])))
     0.5
     """
-    if type(log) is not bool or type(return_matrix) is not bool:
+    if not (type(log) is type(return_matrix) is type(center_dual) is type(check_marginals) is bool):
         log, return_matrix = flag("log", log), flag("return_matrix", return_matrix)
+        center_dual = flag("center_dual", center_dual)
+        flag("check_marginals", check_marginals)
     if not (log or return_matrix):
         found = value_again(EXACT, ONLY, M, a, b)
         if found is not None:

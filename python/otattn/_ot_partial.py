@@ -171,7 +171,7 @@ def entropic_partial_wasserstein(
     array([[0.06, 0.02],
            [0.01, 0.  ]])
     """
-    del verbose
+    flag("verbose", verbose)
     if not isinstance(method, str) or method.lower() not in ("sinkhorn", "sinkhorn_log"):
         raise ValueError(f"method is {method!r}, wanted 'sinkhorn' or 'sinkhorn_log'")
     log, reg = flag("log", log), positive("reg", reg)

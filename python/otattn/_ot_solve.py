@@ -86,6 +86,7 @@ def sinkhorn_unbalanced(
     (2, 2)
     """
     reg, log = number("reg", reg), flag("log", log)
+    flag("verbose", verbose)
     if c is warmstart is None and reg_type in _KINDS and type(reg_m) in _PLAIN_UNBALANCED:
         plain = None
         if are_named(reg, stopThr, numItermax):
@@ -195,6 +196,8 @@ def solve(
     >>> round(float(result.value_linear), 6), result.status
     (0.268941, 'ok')
     """
+    if type(verbose) is not bool:
+        flag("verbose", verbose)
     if c is method is potentials_init is None and grad == "autodiff":
         later = _solve_later(M, a, b, reg, reg_type, (unbalanced, unbalanced_type), (tol, max_iter))
         if later is not None:

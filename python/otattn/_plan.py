@@ -80,7 +80,7 @@ class Plan:
     ) -> None:
         known_arguments("Plan", arguments, also=("gradients",))
         self._spec, self._extra, self._seed = prepare(**arguments)
-        self._gradients = gradients
+        self._gradients = flag("gradients", gradients)
         self._given = self._folded(query, key, value)
         self._handle = Handle(self._job(self._given))
         # Structs of forwards on the plan by what they want and the layout of their arrays.

@@ -48,7 +48,7 @@ from ._template import regulariser_of
 from ._torch_derivative import in_forward_mode, no_second, no_setup, register
 from ._torch_device import warn_of_cpu, wide_type
 from ._torch_fold import TORCH, fold_all
-from ._torch_vmap import gradients_vmap, solve_vmap, tangents_vmap
+from ._torch_vmap import gradients_vmap, looped_vmap, solve_vmap
 from ._torch_watch import empty_in_order, order_of
 
 _COUNT = len(OPERANDS)
@@ -362,7 +362,7 @@ register(_library, "gradients", no_setup, no_second, no_second)
 register(_library, "tangents", no_setup, no_second, no_second)
 torch.library.register_vmap("otattn::solve", solve_vmap, lib=_library)
 torch.library.register_vmap("otattn::gradients", gradients_vmap, lib=_library)
-torch.library.register_vmap("otattn::tangents", tangents_vmap, lib=_library)
+torch.library.register_vmap("otattn::tangents", looped_vmap(torch.ops.otattn.tangents), lib=_library)
 
 
 # ---- the public calls on tensors -----------------------------------------------------------------

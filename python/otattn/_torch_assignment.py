@@ -12,6 +12,8 @@ from . import _torch  # noqa: F401  (defines the library of operators)
 from ._assignment import by_arrays, from_torch
 from ._ranked import BottleneckAssignment, RankedAssignments, bottleneck_assignment, k_best_assignments
 
+# What to do where torch.func.vmap cannot stack answers of several sizes.
+_STACK = "call it on the whole stack"
 _library = torch.library.Library("otattn", "FRAGMENT")
 _library.define("assign(Tensor cost, bool maximize, float? limit) -> Tensor[]")
 _library.define("ranked(Tensor cost, int k, bool maximize, float? limit, bool certificate) -> Tensor[]")
@@ -71,6 +73,49 @@ def _bottleneck_fake(cost: Tensor, maximize: bool, limit: float | None) -> list[
     return made + [cost.new_empty((*batch, size), dtype=torch.bool) for size in sizes]
 
 
+def _same(name: str, counts: Tensor) -> int:
+    """How many of something every matrix of a stack has."""
+    if torch._C._functorch.is_batchedtensor(counts):  # one torch.func.vmap inside of another
+        raise NotImplementedError(
+            f"how many {name} there are is not known under torch.func.vmap twice; {_STACK}"
+        )
+    least, most = int(counts.amin()), int(counts.amax())
+    if least != most:
+        raise ValueError(
+            f"under torch.func.vmap all matrices must have as many {name}, these have {least} to {most}; "
+            + _STACK
+        )
+    return least
+
+
+def _apart(op: Any, made: list[Tensor], limited: bool) -> list[Tensor]:
+    """What one matrix after the other gives, of the answer for their stack, which fills up with -1."""
+    if op is torch.ops.otattn.ranked:
+        counts = made.pop()
+        found = _same("matchings", counts) if counts.numel() else 0
+        return [x[:, :found] for x in made]
+    if limited and made[0].shape[0]:
+        pairs = _same("pairs", made[0].ge(0).sum(-1))
+        made[:2] = [x[:, :pairs] for x in made[:2]]
+    return made
+
+
+def _vmap(op: Any) -> Any:
+    """The new dimension is the stack of matrices, or joins it."""
+
+    def vmap(info: Any, dims: Any, cost: Tensor, *words: Any) -> tuple[list[Tensor], list[int]]:
+        del info
+        cost = cost.movedim(dims[0], 0)
+        if cost.dim() > 3:
+            size = tuple(cost.shape[:2])
+            made = [x.unflatten(0, size) for x in op(cost.flatten(0, 1), *words)]
+        else:
+            made = _apart(op, list(op(cost, *words)), words[-1] is not None)
+        return made, [0] * len(made)
+
+    return vmap
+
+
 for _name, _function, _of in (
     ("assign", _assign, _fake),
     ("ranked", _ranked, _ranked_fake),
@@ -79,6 +124,7 @@ for _name, _function, _of in (
     for _device in ("CPU", "CUDA"):
         _library.impl(_name, _function, _device)
     torch.library.register_fake(f"otattn::{_name}", _of, lib=_library)
+    torch.library.register_vmap(f"otattn::{_name}", _vmap(getattr(torch.ops.otattn, _name)), lib=_library)
 
 
 def by_operator(cost: Tensor, maximize: bool, limit: Any) -> tuple[Tensor, ...]:

@@ -16,6 +16,7 @@ from ._maxsim import Call
 from ._threads import thread_limit
 from ._torch_derivative import no_second, no_setup, register
 from ._torch_device import by_torch, warn_of_cpu
+from ._torch_vmap import looped_vmap
 from ._torch_watch import is_plain
 
 _KINDS = {torch.float32: c.F32, torch.bfloat16: c.BF16, torch.float16: c.F16}
@@ -180,6 +181,9 @@ for _name, _function, _fake in (
 ):
     _library.impl(_name, _function, "CompositeExplicitAutograd")
     torch.library.register_fake(f"otattn::{_name}", _fake, lib=_library)
+    torch.library.register_vmap(
+        f"otattn::{_name}", looped_vmap(getattr(torch.ops.otattn, _name)), lib=_library
+    )
 register(_library, "maxsim", _setup, _backward, _along)
 register(_library, "maxsim_gradients", no_setup, no_second, no_second)
 

@@ -15,6 +15,7 @@ from ._settings import flag, number, whole
 from ._torch import _has_numbers
 from ._torch_derivative import no_second, no_setup, register
 from ._torch_device import by_torch, check_device, warn_of_cpu, wide_type
+from ._torch_vmap import looped_vmap
 from ._torch_watch import is_watched
 
 _library = torch.library.Library("otattn", "FRAGMENT")
@@ -87,6 +88,7 @@ def _fake(logits: Tensor, k: int, *others: Any) -> list[Tensor]:
 _library.impl("route", _route, "CompositeExplicitAutograd")
 torch.library.register_fake("otattn::route", _fake, lib=_library)
 register(_library, "route", no_setup, no_second, no_second)
+torch.library.register_vmap("otattn::route", looped_vmap(torch.ops.otattn.route), lib=_library)
 
 
 def _tensor(x: Any) -> Tensor | None:

@@ -62,6 +62,11 @@ def gradients_vmap(info: Any, dims: Any, *arguments: Any) -> Any:
     return _vmap(torch.ops.otattn.gradients, _COUNT + 5, info, dims, arguments)
 
 
-def tangents_vmap(info: Any, dims: Any, *arguments: Any) -> Any:
-    found = _one_by_one(torch.ops.otattn.tangents, info.batch_size, dims, arguments)
-    return found, [0] * len(found)
+def looped_vmap(op: Callable[..., list[Tensor]]) -> Callable[..., Any]:
+    """The rule of an operator that takes no such dimension."""
+
+    def vmap(info: Any, dims: Any, *arguments: Any) -> Any:
+        found = _one_by_one(op, info.batch_size, dims, arguments)
+        return found, [0] * len(found)
+
+    return vmap

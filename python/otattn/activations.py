@@ -279,6 +279,7 @@ def entmax_bisect(
     >>> otattn.activations.entmax_bisect(np.array([2.0, 0.0, 0.0]), alpha=2.0)
     array([1., 0., 0.])
     """
+    flag("ensure_sum_one", ensure_sum_one)
     found: ArrayT = _map(X, alpha, dim)
     return found
 
@@ -287,6 +288,7 @@ def sparsemax_bisect(
     X: ArrayT, dim: int = -1, n_iter: int | None = 50, ensure_sum_one: bool = True
 ) -> ArrayT:
     """`sparsemax`; the other parameters are accepted for entmax's signature."""
+    flag("ensure_sum_one", ensure_sum_one)
     found: ArrayT = _map(X, 2.0, dim)
     return found
 

@@ -10,12 +10,17 @@ from ._attention import attention
 from ._aux import ArrayT, AuxRequest
 from ._keywords import window_of
 from ._regulariser import Regulariser
-from ._settings import number
+from ._settings import flag, number
 from ._shapes import shape_text
 from ._spec import Spec
 from ._varlen import varlen_attention
 
 _PROBABILITIES = AuxRequest(coupling=True, lse=True)
+
+
+def _flags(causal: Any, deterministic: Any, return_attn_probs: Any) -> tuple[bool, bool]:
+    flag("deterministic", deterministic)  # whatever it says, the same bits come again
+    return flag("causal", causal), flag("return_attn_probs", return_attn_probs)
 
 
 def _slopes(slopes: Any, batch: int, queries: int, keys: int) -> dict[str, Any]:
@@ -143,6 +148,7 @@ def flash_attn_func(
     if softmax_scale is not None:
         softmax_scale = number("softmax_scale", softmax_scale)
     window = window_of(window_size, "window_size")
+    causal, wanted = _flags(causal, deterministic, return_attn_probs)
     query, key, value = (x.swapaxes(1, 2) for x in (q, k, v))
     found = attention(
         query,
@@ -157,11 +163,11 @@ def flash_attn_func(
         window=window,
         softcap=softcap,
         causal_align="bottom_right",
-        return_aux=_PROBABILITIES if return_attn_probs else None,
+        return_aux=_PROBABILITIES if wanted else None,
         **_slopes(alibi_slopes, q.shape[0], q.shape[1], k.shape[1]),
         **arguments,
     )
-    if not return_attn_probs:
+    if not wanted:
         return found.swapaxes(1, 2)
     out, aux = found
     return out.swapaxes(1, 2), aux.lse, aux.coupling
@@ -327,6 +333,7 @@ def flash_attn_varlen_func(
     >>> flash_attn_varlen_func(q, k, k, [0, 2, 5], [0, 4, 7], 3, 4, causal=True).shape
     (5, 4, 8)
     """
+    causal, wanted = _flags(causal, deterministic, return_attn_probs)
     found = varlen_attention(
         q,
         k,
@@ -342,10 +349,10 @@ def flash_attn_varlen_func(
         window_size=window_size,
         softcap=softcap,
         alibi_slopes=alibi_slopes,
-        return_aux=_PROBABILITIES if return_attn_probs else None,
+        return_aux=_PROBABILITIES if wanted else None,
         **arguments,
     )
-    if not return_attn_probs:
+    if not wanted:
         return found
     out, auxes = found
     parts = [aux.lse.swapaxes(0, 1) for aux in auxes]

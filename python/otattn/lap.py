@@ -44,7 +44,8 @@ __all__ = [
 
 def _cost(cost: Any, dimensions: int, extend_cost: bool, limit: float) -> Any:
     found = matrix_of_costs("cost" if dimensions == 2 else "costs", cost, (dimensions,))
-    if found.shape[-1] != found.shape[-2] and not flag("extend_cost", extend_cost) and limit == math.inf:
+    extend = flag("extend_cost", extend_cost)
+    if found.shape[-1] != found.shape[-2] and not extend and limit == math.inf:
         raise ValueError(
             "Square cost array expected. If cost is intentionally non-square, pass extend_cost=True."
         )
@@ -203,7 +204,8 @@ def lapjvs(
     row_indices, col_indices : int64 arrays, shape (K,)
         Or x and y, shapes (N,) and (M,), -1: none.
     """
-    matrix = _cost(cost, 2, extend_cost is not False, math.inf)
+    flag("prefer_float32", prefer_float32)
+    matrix = _cost(cost, 2, True if extend_cost is None else extend_cost, math.inf)
     names = ("pair_row", "pair_column") if flag("jvx_like", jvx_like) else ("column_of", "row_of")
     found = solve_equal(matrix[None], (*names, "value"), False, math.inf)
     pair = found[names[0]][0], found[names[1]][0]
@@ -214,7 +216,7 @@ def lapjvsa(
     cost: Any, extend_cost: bool | None = None, return_cost: bool = True, prefer_float32: bool = True
 ) -> Any:
     """`lapjvs` with an int64 array of pairs, shape (K, 2)."""
-    total, rows, columns = lapjvs(cost, extend_cost)
+    total, rows, columns = lapjvs(cost, extend_cost, prefer_float32=prefer_float32)
     pairs = np.stack((rows, columns), 1)
     return (total, pairs) if flag("return_cost", return_cost) else pairs
 
@@ -227,6 +229,7 @@ def lapjvs_batch(
     prefer_float32: bool = True,
 ) -> Any:
     """`lapjvs` of each matrix of a stack; results as `lapjvx_batch`, with int64 indices."""
+    flag("prefer_float32", prefer_float32)
     return lapjvr_batch(costs, extend_cost, math.inf, return_cost, n_threads)
 
 
@@ -238,6 +241,7 @@ def lapjvsa_batch(
     prefer_float32: bool = True,
 ) -> Any:
     """`lapjvsa` of each matrix of a stack; results as `lapjvxa_batch`, with int64 indices."""
+    flag("prefer_float32", prefer_float32)
     return lapjvr_batch(costs, extend_cost, math.inf, return_cost, n_threads, output="pairs")
 
 
@@ -348,6 +352,7 @@ def lapmod(
     >>> lap.lapmod(2, [1.0, 2.0, 3.0], [0, 2, 3], [0, 1, 0])
     (5.0, array([1, 0], dtype=int32), array([1, 0], dtype=int32))
     """
+    flag("fast", fast)
     return lapjv(_dense(n, cc, ii, kk), return_cost=return_cost)
 
 
@@ -359,6 +364,7 @@ def lapmod_batch(
     n_threads: int | None = 0,
 ) -> Any:
     """`lapmod` of each ``(n, cc, ii, kk)``, one after another: totals, and lists of maps."""
+    flag("fast", fast)
     with _threads(n_threads):
         found = [lapmod(*problem) for problem in problems]
     totals = np.array([x[0] for x in found], np.float64)

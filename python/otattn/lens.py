@@ -18,7 +18,7 @@ import torch
 from ._models.capture import point_name
 from ._models.model import Model
 from ._models.session import RunOptions
-from ._settings import shown
+from ._settings import flag, shown
 
 __all__ = ["HookedModel", "LensCache", "LensConfig"]
 
@@ -64,7 +64,8 @@ class LensCache(Mapping[Any, torch.Tensor]):
     def __init__(
         self, cache_dict: dict[str, torch.Tensor], model: HookedModel, has_batch_dim: bool = True
     ) -> None:
-        self.cache_dict, self.model, self.has_batch_dim = cache_dict, model, has_batch_dim
+        self.cache_dict, self.model = cache_dict, model
+        self.has_batch_dim = flag("has_batch_dim", has_batch_dim)
 
     def __getitem__(self, name: Any) -> torch.Tensor:
         parts = list(name) if isinstance(name, tuple) else [name]
@@ -169,9 +170,11 @@ class HookedModel:
 
         `prepend_bos`: None leaves what stands before a text to the settings of the tokenizer.
         """
-        rows = []
+        rows, truncate = [], flag("truncate", truncate)
+        framed = prepend_bos is None
+        prepend_bos = flag("prepend_bos", prepend_bos)
         for one in [text] if isinstance(text, str) else text:
-            ids = self.model.tokens(one, special=prepend_bos is None).tolist()
+            ids = self.model.tokens(one, special=framed).tolist()
             if prepend_bos:
                 ids = [*self._beginning(), *ids]
             rows.append(ids[: self.cfg.n_ctx] if truncate else ids)
@@ -187,6 +190,7 @@ class HookedModel:
 
     def to_str_tokens(self, text: Any, prepend_bos: bool | None = None) -> Any:
         """The text of every token by itself."""
+        prepend_bos = _or_none("prepend_bos", prepend_bos)
         if isinstance(text, list) and text and isinstance(text[0], str):
             return [self.to_str_tokens(one, prepend_bos) for one in text]
         ids = self.to_tokens(text, prepend_bos)[0] if isinstance(text, str) else torch.as_tensor(text)
@@ -208,6 +212,7 @@ class HookedModel:
     # ---- runs ----
 
     def _ids(self, given: Any, prepend_bos: bool | None) -> Any:
+        prepend_bos = _or_none("prepend_bos", prepend_bos)
         texts = isinstance(given, str) or (isinstance(given, (list, tuple)) and isinstance(given[0], str))
         ids = self.to_tokens(given, prepend_bos) if texts else torch.as_tensor(given)
         return ids[None] if ids.ndim == 1 else ids
@@ -250,6 +255,8 @@ class HookedModel:
         **options: Unpack[RunOptions],
     ) -> tuple[Any, Any]:
         """What `forward` returns, and activations: all, those of these names, or those that a call allows."""
+        remove_batch_dim = flag("remove_batch_dim", remove_batch_dim)
+        return_cache_object = flag("return_cache_object", return_cache_object)
         ids = self._ids(input, prepend_bos)
         names = self.model.points
         if callable(names_filter):
@@ -312,6 +319,10 @@ class HookedModel:
     def W_O(self) -> torch.Tensor:
         """(layers, heads, head width, width)"""
         return self._matrices["output"]
+
+
+def _or_none(name: str, value: Any) -> bool | None:
+    return None if value is None else flag(name, value)
 
 
 def _loss(ids: torch.Tensor, logits: torch.Tensor) -> torch.Tensor:

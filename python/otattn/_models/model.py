@@ -567,7 +567,7 @@ class Model:
         settings, seconds, edits = settings_of(options)
         ids, lengths = self._asked(text)
         number = whole("layer", layer, 0, self.facts.layers - 1)
-        name = point_name("attn_scores" if scores else "pattern", number)
+        name = point_name("attn_scores" if flag("scores", scores) else "pattern", number)
         shape = (len(ids), ids.shape[1], ids.shape[1])
         found = np.empty(shape, np.float32) if out is None else out
         if found.shape != shape or found.dtype != np.float32:

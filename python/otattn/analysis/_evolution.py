@@ -10,7 +10,7 @@ import numpy as np
 
 from .. import _structs as c
 from .._library import library
-from .._settings import count, number
+from .._settings import count, flag, number
 from ._call import Dims, Record, call, found_of, matrix_of, plain, record
 from ._distributions import _same
 
@@ -159,7 +159,7 @@ def state_cloud(states: Any, *, participation: bool = False) -> Record:
     dims = Dims()
     h = dims("states", states, "tokens width", single=True)
     norms, found = np.empty(dims["tokens"]), c.StateCloud()
-    call("state_cloud_of", matrix_of(h), int(participation), norms, found, of="states")
+    call("state_cloud_of", matrix_of(h), int(flag("participation", participation)), norms, found, of="states")
     return record(found, norms=norms)
 
 
@@ -228,7 +228,7 @@ def head_scores(
     if not np.array_equal(tokens, given):
         raise ValueError("ids has entries that are no whole numbers")
     view = c.HeadView()
-    view.size, view.causal = ctypes.sizeof(view), int(causal)
+    view.size, view.causal = ctypes.sizeof(view), int(flag("causal", causal))
     view.ids, view.tokens = tokens.ctypes.data, len(tokens)
     view.reach = 0 if reach is None else count("reach", reach, 1)
     view.local = count("local", local, 1)

@@ -214,3 +214,38 @@ def test_the_peer_itself_agrees() -> None:
         assert abs(theirs[0] - ours[0]) <= 1e-12
         for x, y in zip(theirs[1:], ours[1:], strict=True):
             assert np.array_equal(x, y) and x.dtype == y.dtype
+
+
+VMAPPED: dict[str, Any] = {
+    "assign": otattn.linear_sum_assignment,
+    "ranked": lambda x, **how: tuple(otattn.k_best_assignments(x, 3, certificate=True, **how)[:4]),
+    "bottleneck": otattn.bottleneck_assignment,
+}
+
+
+@pytest.mark.parametrize("how", [{}, {"maximize": True}, {"cost_limit": 2.0}])
+@pytest.mark.parametrize("name", VMAPPED)
+def test_vmap_is_a_loop(name: str, how: dict[str, Any]) -> None:
+    def call(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return tuple(torch.as_tensor(y, dtype=torch.float64) for y in VMAPPED[name](x, **how))
+
+    costs = torch.rand(2, 3, 4, 5, generator=torch.Generator().manual_seed(1))
+    for x, batch, dim in ((costs[0], 3, 0), (costs.movedim(1, 3), 3, 3)):
+        found = torch.func.vmap(call, in_dims=dim)(x)
+        one_by_one = zip(*(call(x.select(dim, k)) for k in range(batch)), strict=True)
+        assert all(torch.equal(a, torch.stack(b)) for a, b in zip(found, one_by_one, strict=True))
+    if how.get("cost_limit") is None and name != "ranked":
+        twice = torch.func.vmap(torch.func.vmap(call))(costs)
+        assert all(torch.equal(a[1, 2], b) for a, b in zip(twice, call(costs[1, 2]), strict=True))
+
+
+def test_vmap_refuses_what_has_no_shape() -> None:
+    """Each matrix of a stack that torch makes must have as many pairs."""
+    costs = torch.stack([torch.zeros(3, 3), torch.ones(3, 3)])
+    for call in (otattn.linear_sum_assignment, otattn.bottleneck_assignment):
+        with pytest.raises(ValueError, match=r"as many pairs, these have 0 to 3; call it on the whole stack"):
+            torch.func.vmap(lambda x, call=call: tuple(call(x, cost_limit=0.5)))(costs)
+    with pytest.raises(NotImplementedError, match=r"tensor under torch\.func"):
+        torch.func.vmap(lambda x: otattn.linear_sum_assignment(x, certificate=True)[0])(costs)
+    with pytest.raises(NotImplementedError, match=r"tensor under torch\.func"):
+        torch.func.vmap(lap.lapjv)(costs)

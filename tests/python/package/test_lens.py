@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import otattn
@@ -111,3 +112,19 @@ def test_methods_weights_and_continuations(lens: HookedModel, model: otattn.Mode
     made = model.generate(TEXT, 5)
     assert lens.generate(TEXT, 5) == TEXT + made.text
     assert np.array_equal(lens.generate(lens.to_tokens(TEXT), 5)[0, -5:], made.ids)
+
+
+@pytest.mark.parametrize("value", ["no", 2, [True]])
+def test_flags_are_true_or_false(lens: HookedModel, value: Any) -> None:
+    for name, call in (
+        ("prepend_bos", lens.to_tokens),
+        ("truncate", lens.to_tokens),
+        ("prepend_bos", lens.to_str_tokens),
+        ("prepend_bos", lens.forward),
+        ("remove_batch_dim", lens.run_with_cache),
+        ("return_cache_object", lens.run_with_cache),
+        ("do_sample", lens.generate),
+        ("scores", lambda text, **flag: lens.model.weights(text, 0, 0, **flag)),
+    ):
+        with pytest.raises(TypeError, match=rf"{name.removeprefix('do_')} is .*, wanted True or False"):
+            call("ab cd", **{name: value})

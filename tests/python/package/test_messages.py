@@ -191,6 +191,25 @@ def test_flags_are_true_or_false(value: Any) -> None:
         ("return_support_size", lambda **flag: otattn.activations.sparsemax(cost, **flag)),
         ("extend_cost", lambda **flag: otattn.lap.lapjv(cost[:3], **flag)),
         ("jvx_like", lambda **flag: otattn.lap.lapjvs(cost, **flag)),
+        ("extend_cost", lambda **flag: otattn.lap.lapjvs(cost, **flag)),
+        ("gradients", lambda **flag: otattn.Plan(X, X, X, **flag)),
+        ("participation", lambda **flag: otattn.analysis.state_cloud(cost, **flag)),
+        ("ensure_sum_one", lambda **flag: otattn.activations.entmax_bisect(cost, **flag)),
+        ("ensure_sum_one", lambda **flag: otattn.activations.sparsemax_bisect(cost, **flag)),
+        ("check_marginals", lambda **flag: otattn.ot.emd(half, half, cost, **flag)),
+        ("check_marginals", lambda **flag: otattn.ot.emd2(half, half, cost, **flag)),
+        ("center_dual", lambda **flag: otattn.ot.emd2(half, half, cost, **flag)),
+        ("warn", lambda **flag: otattn.ot.sinkhorn2(half, half, cost, 0.5, **flag)),
+        ("verbose", lambda **flag: otattn.ot.solve(cost, reg=0.5, **flag)),
+        ("verbose", lambda **flag: otattn.ot.sinkhorn_unbalanced(half, half, cost, 0.5, 1.0, **flag)),
+    ]
+    calls += [
+        ("verbose", lambda f=f, **flag: f(half, half, cost, 0.5, **flag))
+        for f in (otattn.ot.sinkhorn, otattn.ot.sinkhorn2, partial.entropic_partial_wasserstein)
+    ]
+    calls += [
+        (name, lambda **flag: otattn.flash.flash_attn_func(T, T, T, **flag))
+        for name in ("causal", "deterministic", "return_attn_probs")
     ]
     lap = otattn.lap
     calls += [
@@ -200,6 +219,20 @@ def test_flags_are_true_or_false(value: Any) -> None:
     for name, call in calls:
         with pytest.raises(TypeError, match=rf"{name} is .*, wanted True or False"):
             call(**{name: value})
+
+
+@pytest.mark.parametrize("name", otattn.AuxRequest._fields)
+def test_fields_of_a_request_are_true_or_false(name: str) -> None:
+    request = otattn.AuxRequest(**{name: "no"})
+    plan = otattn.Plan(X, X, X)
+    for call in (
+        lambda aux: otattn.attention(X, X, X, return_aux=aux),
+        lambda aux: otattn.coupling(T, return_aux=aux),
+        lambda aux: plan.forward(X, X, X, return_aux=aux),
+    ):
+        with pytest.raises(TypeError, match=rf"return_aux\.{name} is 'no', wanted True or False"):
+            call(request)
+        call(otattn.AuxRequest(**{name: 1}))
 
 
 @pytest.mark.parametrize("value", [None, 0, 0.0, np.bool_(False), np.int64(0), torch.tensor(False)])
