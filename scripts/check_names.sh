@@ -37,11 +37,12 @@ while read -r name; do
     complain "$shared calls $name"
 done < <(nm -D --undefined-only "$shared" | awk '{print $2}' | sed 's/@.*//' | grep -xE "$forbidden" || true)
 
-# Numbers become text, and text numbers, in base/text.c alone, whatever the locale. The program never leaves the C locale.
+# Numbers become text, and text numbers, in base/text.c alone, JSON in json_text.c, whatever the locale. The program never
+# leaves the C locale.
 while read -r object name; do
-    complain "$object calls $name, which depends on the locale: ota_snprintf, ota_vsnprintf and ota_strtod do not"
-done < <(nm -A --undefined-only "$build"/libotattn{,_analysis,_model,_spectra}.a 2>/dev/null | sed -nE 's/^([^ ]*): *U (.*)$/\1 \2/p' | grep -v ':text\.c\.o ' |
-    grep -E ' (__)?(v?sn?printf|strto(d|f|ld)|atof)(_chk)?$' || true)
+    complain "$object calls $name, which depends on the locale: those of base/text.c and json_text.h do not"
+done < <(nm -A --undefined-only "$build"/libotattn{,_analysis,_model,_spectra}.a 2>/dev/null | sed -nE 's/^([^ ]*): *U (.*)$/\1 \2/p' | grep -vE ':(json_)?text\.c\.o ' |
+    grep -E ' (__)?(v?sn?printf|strto(d|f|ld)|atof|strerror(_r)?|json_(load|dump|v?sprintf)[a-z_]*)(_chk)?$' || true)
 
 if nm --undefined-only "$build"/libotattn_program_parts.a 2>/dev/null | grep -qE ' U (set|use)locale$'; then
     complain "the program leaves the C locale, in which it writes and reads numbers"

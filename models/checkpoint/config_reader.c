@@ -158,7 +158,7 @@ static void show_value(const json_t *value, char *text, size_t size) {
         (void)ota_snprintf(text, size, "%.15g", json_number_value(value));
         return;
     }
-    char *whole = json_dumps(value, JSON_COMPACT | JSON_ENCODE_ANY);
+    char *whole = ota_json_line(value);
     (void)ota_snprintf(text, size, "%s", whole != NULL ? whole : "?");
     free(whole);
 }

@@ -175,7 +175,7 @@ ota_status ota_file_open(const char *path, bool trusted, ota_file *file, ota_err
         if (cause == ELOOP && !trusted)
             return ota_refuse_at(error, path, 0, "is a symbolic link, which an index may not name");
         return ota_refuse(error, OTA_EIO, "%s: cannot be opened: %s", ota_path_end(path),
-                          strerror(cause));
+                          ota_error_text(cause));
     }
     if (kind != OTA_PATH_FILE) {
         ota_file_close(file);
@@ -199,7 +199,7 @@ ota_status ota_file_read_at(const ota_file *file, void *buffer, size_t size, int
         if (got < 0)
             return ota_refuse(error, OTA_EIO, "%s: at byte %lld: cannot be read: %s",
                               ota_path_end(file->path), (long long)offset + (long long)done,
-                              strerror(errno));
+                              ota_error_text(errno));
         if (got == 0)
             return ota_refuse_at(error, file->path, offset + (int64_t)done,
                                  "the file ends %zu bytes too early", size - done);
@@ -212,7 +212,7 @@ ota_status ota_file_recheck(const ota_file *file, ota_error *error) {
     const int64_t size = ota_descriptor_size(file->descriptor);
     if (size < 0)
         return ota_refuse(error, OTA_EIO, "%s: cannot be read: %s", ota_path_end(file->path),
-                          strerror(errno));
+                          ota_error_text(errno));
     if (size != file->size)
         return ota_refuse_at(error, file->path, file->size,
                              "the file changed its size while it was read");

@@ -3,6 +3,8 @@
  * allocation ends the text. What is refused behind the last letter that it took makes it return NULL at once. */
 #include "json_text.h"
 
+#include "base/system.h"
+
 #include <errno.h>
 
 typedef struct letters {
@@ -29,6 +31,8 @@ json_t *ota_json_text(const char *text, size_t size, size_t flags, ota_watch *wa
                       json_error_t *cause, bool *no_memory) {
     const int before = errno;
     letters left = {.begin = text, .at = text, .end = text + size, .watch = watch};
+    /* jansson reads and writes numbers with the locale's point. Where that is two bytes it ends the process. */
+    const ota_c_locale locale = ota_c_locale_enter();
     errno = 0;
     json_t *tree = json_load_callback(next_letter, &left, flags, cause);
     *no_memory = left.no_memory || (tree == NULL && errno == ENOMEM);
@@ -36,6 +40,14 @@ json_t *ota_json_text(const char *text, size_t size, size_t flags, ota_watch *wa
         json_decref(tree);
         tree = NULL;
     }
+    ota_c_locale_leave(locale);
     errno = before;
     return tree;
+}
+
+char *ota_json_line(const json_t *value) {
+    const ota_c_locale locale = ota_c_locale_enter();
+    char *line = json_dumps(value, JSON_COMPACT | JSON_ENCODE_ANY);
+    ota_c_locale_leave(locale);
+    return line;
 }

@@ -13,4 +13,7 @@
 json_t *ota_json_text(const char *text, size_t size, size_t flags, ota_watch *watch,
                       json_error_t *cause, bool *no_memory);
 
+/* One line, which the caller frees; NULL: no memory. */
+char *ota_json_line(const json_t *value);
+
 #endif

@@ -114,13 +114,15 @@ unsigned ota_cpu_level_features(int level); /* every feature the level needs; le
 
 /* ---- text ----------------------------------------------------------------------------------- */
 
-/* snprintf, vsnprintf and strtod in the C locale: a decimal point where the caller's locale has a comma. The only ones that
- * the libraries call. */
+/* snprintf, vsnprintf, strtod and strerror in the C locale: a decimal point where the caller's locale has a comma. The only
+ * ones that the libraries call. */
 __attribute__((format(printf, 3, 4))) int ota_snprintf(char *text, size_t size, const char *format,
                                                        ...);
 __attribute__((format(printf, 3, 0))) int ota_vsnprintf(char *text, size_t size, const char *format,
                                                         va_list arguments);
 double ota_strtod(const char *text, char **end);
+/* What errno says, not translated; a constant of the C library, or valid until the thread's next call. */
+const char *ota_error_text(int cause);
 
 /* Bytes of the character that `text`, of at least one byte, begins with; a byte that begins none is one by itself, and
  * *character then UINT32_MAX (RFC 3629). */

@@ -30,6 +30,13 @@ double ota_strtod(const char *text, char **end) {
     return value;
 }
 
+const char *ota_error_text(int cause) {
+    const ota_c_locale l = ota_c_locale_enter();
+    const char *text = strerror(cause);
+    ota_c_locale_leave(l);
+    return text;
+}
+
 /* ---- texts of others ---------------------------------------------------------------------- */
 
 size_t ota_text_character(const char *text, size_t size, uint32_t *character) {

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import inspect
+import json
 import os
 import shutil
 import subprocess
@@ -227,18 +228,26 @@ def test_python_files_and_library_in_two_folders(tmp_path: Path) -> None:
     assert done.stdout == "all well\n", done.stderr
 
 
-def test_names_under_a_comma_locale(tmp_path):
-    """Methods are read and written with a decimal point where the process has set a locale with a comma."""
-    definition = Path("/usr/share/i18n/locales/de_DE")
+@pytest.mark.parametrize("name, point", [("de_DE", ","), ("ps_AF", "\u066b")])
+def test_names_under_a_comma_locale(name, point, tmp_path):
+    """Methods, files of models and reasons are read and written in English, with a decimal point, where the
+    process has set a locale with another one: a comma, or a character of two bytes."""
+    definition = Path("/usr/share/i18n/locales") / name
     if shutil.which("localedef") is None or not definition.exists():
         pytest.skip("no definition of a locale: install the package locales")
-    subprocess.run(["localedef", "-i", "de_DE", "-f", "UTF-8", str(tmp_path / "de_DE.UTF-8")], check=False)
-    program = """
+    subprocess.run(["localedef", "-i", name, "-f", "UTF-8", str(tmp_path / f"{name}.UTF-8")], check=False)
+    model = tmp_path / "model"
+    shutil.copytree(Path(__file__).resolve().parents[3] / "data/demo/model", model)
+    settings = json.loads((model / "config.json").read_text())
+    settings["layer_norm_epsilon"] = 0.25
+    (model / "config.json").write_text(json.dumps(settings))
+    program = f"""
 import locale
+import pathlib
 import numpy as np
 import otattn
-locale.setlocale(locale.LC_ALL, "de_DE.UTF-8")
-assert locale.localeconv()["decimal_point"] == ","
+locale.setlocale(locale.LC_ALL, "{name}.UTF-8")
+assert locale.localeconv()["decimal_point"] == "{point}"
 q = np.eye(4)
 out, aux = otattn.attention(q, q, q, method="entmax:1.5/capped:1.25", temperature=0.5, return_aux=True)
 print(otattn.Plan(q, q, q, method="entmax:1.5/capped:1.25").describe())
@@ -246,6 +255,14 @@ try:
     otattn.attention(q, q, q, method="entmax:-1.5")
 except ValueError as wrong:
     print(wrong)
+if {any(FOLDER.glob("*otattn_model*"))}:
+    assert otattn.Model({str(model)!r}).facts.norm_epsilon == 0.25
+    for file in pathlib.Path({str(model)!r}).glob("*.safetensors"):
+        file.unlink()
+    try:
+        otattn.Model({str(model)!r})
+    except Exception as wrong:
+        assert "No such file" in str(wrong), wrong
 """
     ran = subprocess.run(
         [sys.executable, "-c", program],
