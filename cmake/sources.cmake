@@ -164,6 +164,7 @@ set(OTATTN_LIBRARY_SOURCES
     src/ranks/ring/ring_edges.c
     src/ranks/ring/ring_filled_rows.c
     src/ranks/ring/ring_fixed_rounds.c
+    src/ranks/ring/ring_limits.c
     src/ranks/ring/ring_masses.c
     src/ranks/ring/ring_multipliers.c
     src/ranks/ring/ring_pair_gradients.c

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "jvp.h"
+#include "mass_limits.h"
 
 typedef void block_body(ota_tangent_job *job, ota_tangent_worker *w, int64_t first, int64_t rows,
                         int64_t chunk);
@@ -189,7 +190,6 @@ static void bind_columns(ota_tangent_job *job, ota_adjoint *system) {
                  *g = plan->strategy.transposed ? s->f : s->g;
     const ota_tangent_limits *limits = &job->space->limits;
     const double *rows_grow = plan->strategy.transposed ? limits->of_key : limits->of_query,
-                 *columns_grow = plan->strategy.transposed ? limits->of_query : limits->of_key,
                  *taken = plan->strategy.transposed ? limits->by_keys : limits->by_queries;
     ota_backward_find_used(&job->base, job->space->column_sum, s->held);
     for (int64_t i = 0; i < plan->strategy.rows; i++) {
@@ -205,7 +205,7 @@ static void bind_columns(ota_tangent_job *job, ota_adjoint *system) {
     const ota_column_parameters parameters = ota_column_parameters_of(p);
     system->scale = 0.0;
     for (int64_t j = 0; j < plan->strategy.columns; j++) {
-        const bool grows = columns_grow[j] < 0.0 || columns_grow[j] > 0.0;
+        const bool grows = ota_mass_grows(&job->base, plan->strategy.transposed, j);
         const double moved = grows ? 0.0 : tau * (job->space->column_moved[j] - taken[j]);
         s->held[j] = ota_column_rests(column_rule, &parameters, g[j]);
         s->adjoint.right[j] -= moved;

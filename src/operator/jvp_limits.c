@@ -12,9 +12,7 @@ static double asked(const ota_tangent_job *job, bool query, int64_t k) {
     const ota_backward_job *base = &job->base;
     const ota_problem *p = &base->resolved->problem;
     const ota_array *tangent = query ? &job->tangents->row_mass : &job->tangents->column_mass;
-    if (!(query ? base->limits.queries : base->limits.keys) ||
-        !ota_mass_is_none(base->resolved, base, query, k))
-        return 0.0;
+    if (!ota_mass_grows(base, query, k)) return 0.0;
     const double moves = ota_array_get(tangent, base->batch, base->head, 0, k);
     if (query != base->plan->strategy.transposed) return moves;
     const ota_target_key key = {.g = -INFINITY};
@@ -35,7 +33,7 @@ static void find_key_weights(ota_tangent_job *job) {
     ota_tangent_limits *at = &job->space->limits;
     ota_tangent_worker *w = job->space->workers;
     double *unused = w->line;
-    const ota_key_limits keys = {at->top, at->total, unused};
+    const ota_limit_sums keys = {at->top, at->total, unused};
     for (int64_t j = 0; j < r->keys; j++) {
         at->top[j] = -INFINITY;
         at->total[j] = 0.0;
@@ -77,7 +75,7 @@ static bool follow_query(const ota_tangent_job *job, int64_t query, const double
     const ota_backward_job *base = &job->base;
     const ota_tangent_limits *at = &job->space->limits;
     const int64_t m = base->resolved->keys;
-    if (base->limits.queries && ota_mass_is_none(base->resolved, base, true, query)) {
+    if (ota_mass_grows(base, true, query)) {
         const double moves = at->of_query[query] * ota_limit_of_query(base, query, s, p);
         for (int64_t j = 0; j < m; j++) change[j] = moves * p[j];
         return true;

@@ -46,6 +46,11 @@ bool ota_mass_is_none(const ota_resolved *r, const ota_backward_job *job, bool q
                     : ota_column_mass(r, job->batch, job->head, k, 1.0)) > 0.0);
 }
 
+bool ota_mass_grows(const ota_backward_job *job, bool query, int64_t k) {
+    return (query ? job->limits.queries : job->limits.keys) &&
+           ota_mass_is_none(job->resolved, job, query, k);
+}
+
 /* ---- weights ------------------------------------------------------------------------------------- */
 
 double ota_limit_weight(const ota_row_parameters *rule, double x, double top) {
@@ -122,7 +127,7 @@ double ota_limit_of_query(const ota_backward_job *job, int64_t query, const doub
     return total > 0.0 ? ota_limit_bound(job, true, top) : 0.0;
 }
 
-void ota_limit_add(const ota_row_parameters *rule, const ota_key_limits *keys, int64_t key,
+void ota_limit_add(const ota_row_parameters *rule, const ota_limit_sums *keys, int64_t key,
                    double x, double number) {
     if (!(x > -INFINITY)) return;
     if (x > keys->top[key]) {
@@ -137,7 +142,7 @@ void ota_limit_add(const ota_row_parameters *rule, const ota_key_limits *keys, i
     keys->sum[key] += weight * number;
 }
 
-void ota_limit_share(const ota_backward_job *job, const ota_key_limits *keys, double *line) {
+void ota_limit_share(const ota_backward_job *job, const ota_limit_sums *keys, double *line) {
     const ota_settings *settings = &job->resolved->settings;
     const int64_t m = job->resolved->keys;
     if (settings->ranks == NULL || m == 0) return;
@@ -158,7 +163,7 @@ void ota_limit_share(const ota_backward_job *job, const ota_key_limits *keys, do
 /* Lines of the chunk sums, which nobody needs by now. */
 typedef struct limit_lines {
     double *s, *u, *p;
-    ota_key_limits keys;
+    ota_limit_sums keys;
 } limit_lines;
 
 static limit_lines lines_of(const ota_backward_job *job) {
@@ -166,13 +171,6 @@ static limit_lines lines_of(const ota_backward_job *job) {
     const int64_t lane = job->space->lane;
     return (limit_lines){
         at, at + lane, at + 2 * lane, {at + 3 * lane, at + 4 * lane, at + 5 * lane}};
-}
-
-static bool query_grows(const ota_backward_job *job, int64_t i) {
-    return job->limits.queries && ota_mass_is_none(job->resolved, job, true, i);
-}
-static bool key_grows(const ota_backward_job *job, int64_t j) {
-    return job->limits.keys && ota_mass_is_none(job->resolved, job, false, j);
 }
 
 /* a of query i, whose pairs are loaded. */
@@ -199,7 +197,7 @@ void ota_backward_limits(ota_backward_job *job, double *row_sum) {
     }
     ota_watch watch = ota_watch_of(&r->settings);
     for (int64_t i = 0; i < r->queries && !ota_watch_ends(&watch, ota_row_work(r)); i++) {
-        const bool grows = query_grows(job, i), none = ota_mass_is_none(r, job, true, i);
+        const bool grows = ota_mass_grows(job, true, i), none = ota_mass_is_none(r, job, true, i);
         if (space->bad[i] || (grows ? false : none || !job->limits.keys)) continue;
         passes->load_pairs(job, i, at.s, at.u);
         if (grows) {
@@ -208,7 +206,7 @@ void ota_backward_limits(ota_backward_job *job, double *row_sum) {
             continue;
         }
         for (int64_t j = 0; j < r->keys; j++) {
-            if (key_grows(job, j))
+            if (ota_mass_grows(job, false, j))
                 ota_limit_add(&job->parameters, &at.keys, j,
                               ota_limit_level(job, i, j, at.s[j], space->f[i]),
                               at.u[j] - space->a[i]);
@@ -216,7 +214,7 @@ void ota_backward_limits(ota_backward_job *job, double *row_sum) {
     }
     if (job->limits.keys) ota_limit_share(job, &at.keys, at.s);
     for (int64_t j = 0; j < r->keys; j++) {
-        if (!key_grows(job, j) || !(at.keys.total[j] > 0.0)) continue;
+        if (!ota_mass_grows(job, false, j) || !(at.keys.total[j] > 0.0)) continue;
         space->b[j] =
             ota_limit_bound(job, false, at.keys.top[j]) * (at.keys.sum[j] / at.keys.total[j]);
         if (transposed) row_sum[j] = DBL_MIN;
@@ -231,7 +229,7 @@ void ota_backward_free_limits(ota_backward_job *job) {
     if (job->mode != OTA_BACKWARD_FREE || !job->limits.queries) return;
     ota_watch watch = ota_watch_of(&r->settings);
     for (int64_t i = 0; i < r->queries && !ota_watch_ends(&watch, ota_row_work(r)); i++) {
-        if (!query_grows(job, i) || space->bad[i]) continue;
+        if (!ota_mass_grows(job, true, i) || space->bad[i]) continue;
         job->plan->backend->gradient->load_pairs(job, i, at.s, at.u);
         (void)limit_query(job, &at, i, &to[i]);
     }
@@ -239,18 +237,18 @@ void ota_backward_free_limits(ota_backward_job *job) {
 
 void ota_backward_forget_limits(ota_backward_job *job) {
     for (int64_t i = 0; i < job->resolved->queries; i++) {
-        if (query_grows(job, i)) job->space->a[i] = 0.0;
+        if (ota_mass_grows(job, true, i)) job->space->a[i] = 0.0;
     }
     for (int64_t j = 0; j < job->resolved->keys; j++) {
-        if (key_grows(job, j)) job->space->b[j] = 0.0;
+        if (ota_mass_grows(job, false, j)) job->space->b[j] = 0.0;
     }
 }
 
 void ota_backward_close_limits(ota_backward_job *job) {
     for (int64_t i = 0; i < job->resolved->queries; i++) {
-        if (query_grows(job, i)) job->space->f[i] = -INFINITY;
+        if (ota_mass_grows(job, true, i)) job->space->f[i] = -INFINITY;
     }
     for (int64_t j = 0; j < job->resolved->keys; j++) {
-        if (key_grows(job, j)) job->space->g[j] = -INFINITY;
+        if (ota_mass_grows(job, false, j)) job->space->g[j] = -INFINITY;
     }
 }

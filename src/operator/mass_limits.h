@@ -23,24 +23,26 @@
 void ota_limits_begin(ota_backward_job *job, const ota_array *rows, const ota_array *columns);
 /* Is the mass of this query, or key, 0? */
 bool ota_mass_is_none(const ota_resolved *r, const ota_backward_job *job, bool query, int64_t k);
+/* And does it have a limit in this call? */
+bool ota_mass_grows(const ota_backward_job *job, bool query, int64_t k);
 
 /* p of a query at the potentials of the keys in the space, where job->state.biased. 0 where nothing can take its mass; else what
  * its sum is asked to be per unit of its mass, without the factor of the rule's own bounds. */
 double ota_limit_of_query(const ota_backward_job *job, int64_t query, const double *s, double *p);
 
-/* What the queries before say of keys: the top of S + f, sums of weights below it, and of those times a number. */
-typedef struct ota_key_limits {
-    double *top, *total, *sum; /* [keys] */
-} ota_key_limits;
+/* What the queries before say of keys, or keys of queries: the top of x, sums of weights below it, and of those times a number. */
+typedef struct ota_limit_sums {
+    double *top, *total, *sum; /* [keys], or [queries] */
+} ota_limit_sums;
 /* Weight of a pair beside a top, before it is divided by the sum. */
 double ota_limit_weight(const ota_row_parameters *rule, double x, double top);
 /* x = S + f of a pair, or -inf where it cannot carry weight. */
 double ota_limit_level(const ota_backward_job *job, int64_t query, int64_t key, double s, double f);
-/* One more query, at x of a key, with its number. */
-void ota_limit_add(const ota_row_parameters *rule, const ota_key_limits *keys, int64_t key,
+/* One more query, at x of a key, or key at x of a query, with its number. */
+void ota_limit_add(const ota_row_parameters *rule, const ota_limit_sums *keys, int64_t key,
                    double x, double number);
 /* The same of the queries of all processes; with a line of scratch. */
-void ota_limit_share(const ota_backward_job *job, const ota_key_limits *keys, double *line);
+void ota_limit_share(const ota_backward_job *job, const ota_limit_sums *keys, double *line);
 /* 1, or the share of the upper bound that the lower one is where a key, or query, of this top would have no weight at 0. */
 double ota_limit_bound(const ota_backward_job *job, bool query, double top);
 

@@ -26,6 +26,7 @@ typedef struct cell {
     bool inside, keyed,
         whole; /* and a relative bias inside, biases a key, and a pair of every head */
     bool masses, temperatures, narrow, dropout, start;
+    int empty;          /* masses, one in so many of them 0; 0: none */
     bool even;          /* keys share the mass of the rows */
     bool transposed;    /* keys lie number by number, not row by row */
     bool wide;          /* in f64 whatever the type */
@@ -168,7 +169,7 @@ static inline void set(setting *to, scene *s, rows *r, const ota_communicator *w
         to->problem.temperatures = ota_array_of(s->temperatures, OTA_F64, 1, 1, 1, HEADS);
     describe_terms(to, s, r);
     describe_supports(to, s, r);
-    if (c->masses) {
+    if (c->masses || c->empty > 0) {
         to->problem.row_mass = ota_array_of(r->mu, OTA_F64, 1, 1, 1, r->n);
         if (to->problem.columns != OTA_COLUMNS_FREE && !c->even)
             to->problem.column_mass = ota_array_of(s->nu, OTA_F64, 1, 1, 1, N);
@@ -264,6 +265,9 @@ static inline void draw(scene *s, const cell *c, uint64_t seed) {
     for (int64_t k = 0; k < N; k++) {
         total[0] += w->mu[k] = 0.5 + uniform(&dice_state);
         total[1] += s->nu[k] = c->lengths && k >= N - 9 ? 0.0 : 0.5 + uniform(&dice_state);
+        if (c->empty == 0) continue;
+        if (k % c->empty == 2) total[0] -= w->mu[k], w->mu[k] = 0.0;
+        if (k % (c->empty + 2) == 4) total[1] -= s->nu[k], s->nu[k] = 0.0;
     }
     for (int64_t k = 0; k < N; k++) s->nu[k] *= total[0] / total[1];
 }

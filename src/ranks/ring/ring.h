@@ -49,6 +49,7 @@ typedef struct ota_message_round {
 
 typedef struct ota_ring_adjoint ota_ring_adjoint;               /* ring_multipliers.h */
 typedef struct ota_ring_kept ota_ring_kept;                     /* ring_fixed_rounds.h */
+typedef struct ota_ring_limits ota_ring_limits;                 /* ring_limits.h */
 typedef struct ota_ring_pairs ota_ring_pairs;                   /* ring_pairs.h */
 typedef struct ota_ring_parameter_sums ota_ring_parameter_sums; /* ring_parameters.c */
 
@@ -112,6 +113,7 @@ typedef struct ota_ring_backward_sums {
     ota_ring_adjoint *adjoint;          /* coupled */
     ota_ring_kept *kept;                /* of fixed rounds */
     ota_backward_space *space;          /* what rows and keys share */
+    ota_ring_limits *limits;            /* masses of 0 */
     ota_ring_parameter_sums *parameter_sums;
     const ota_gradients *wanted; /* parameters among them, or NULL */
 } ota_ring_backward_sums;

@@ -5,12 +5,14 @@
  *     P_ij = mu_i exp(S_ij / t - l_i),  dS_ij = P_ij (out_grad_i . (V_j - out_i / mu_i)) / t
  *
  * What tiles do not know takes the same message round pair by pair (ring_pair_gradients.c). */
+#include <float.h>
 #include <math.h>
 #include <string.h>
 
 #include "operator/backward.h"
 #include "problem/check.h"
 #include "ring_fixed_rounds.h"
+#include "ring_limits.h"
 #include "ring_masses.h"
 #include "ring_multipliers.h"
 #include "ring_pairs.h"
@@ -138,20 +140,34 @@ static ota_array rows_of(const ota_array *a, const ota_ring_unit *unit) {
     return part;
 }
 
-/* Masses of a head with coupled columns, once its multipliers are known. */
-static void sum_masses(ota_plan *plan) {
+/* Masses of a head with coupled columns, once its multipliers are known; then queries and keys without mass have none again. False:
+ * the communicator failed. */
+static bool sum_masses(ota_plan *plan, const ota_array *out_grad) {
     const ota_ring_adjoint *s = plan->device->backward.adjoint;
+    const ota_resolved *r = &plan->resolved;
     ota_mass_rule rule = {.a = s->a,
                           .b = s->b,
                           .g = plan->device->columns.g,
                           .row_sum = s->row_sums,
                           .column_sum = s->column_sums};
     ota_ring_find_used(plan, s->column_sums, s->held);
+    if (!ota_ring_take_limits(plan, out_grad, s->a, s->b)) return false;
+    for (int64_t i = 0; i < r->queries; i++) {
+        if (ota_ring_row_grows(plan, i)) s->row_sums[i] = DBL_MIN;
+    }
     ota_ring_sum_masses(plan, &rule, NULL, s->held);
+    for (int64_t i = 0; i < r->queries; i++) {
+        if (ota_ring_row_grows(plan, i)) s->a[i] = s->row_sums[i] = 0.0;
+    }
+    for (int64_t j = 0; j < r->keys; j++) {
+        if (ota_ring_key_grows(plan, j)) s->b[j] = 0.0;
+    }
+    return true;
 }
 
-/* Those of rows on free columns: what they take from U. */
-static void take_means(ota_ring_device *ring, const ota_array *out_grad) {
+/* Those of rows on free columns: what they take from U. False: the communicator failed. */
+static bool take_means(ota_plan *plan, const ota_array *out_grad) {
+    ota_ring_device *ring = plan->device;
     const bool pairs = ota_ring_goes_by_pairs(ring);
     double *rows = ota_ring_row_masses(ring);
     if (!pairs) ota_ring_output_means(ring, out_grad, rows);
@@ -161,6 +177,7 @@ static void take_means(ota_ring_device *ring, const ota_array *out_grad) {
         if (pairs) rows[k] = ring->pairs->mean[k] + ota_ring_middle(ring, k);
         if (!finite) rows[k] = (double)NAN;
     }
+    return ota_ring_take_limits(plan, out_grad, rows, NULL);
 }
 
 static void put_sums(ota_plan *plan, const ota_gradients *want) {
@@ -175,7 +192,8 @@ bool ota_ring_goes_by_pairs(const ota_ring_device *ring) {
 }
 
 /* The last message round pair by pair, once the multipliers of coupled columns are known. */
-static ota_status reverse_pairs(ota_ring_device *ring, const ota_gradients *want) {
+static ota_status reverse_pairs(ota_plan *plan, const ota_gradients *want) {
+    ota_ring_device *ring = plan->device;
     const size_t rows = (size_t)ring->resolved->queries * sizeof(double);
     ota_ring_pull pull = {.out_grad = &want->out_grad};
     if (ring->coupled) {
@@ -184,7 +202,7 @@ static ota_status reverse_pairs(ota_ring_device *ring, const ota_gradients *want
         memcpy(ring->pairs->mean, ring->backward.adjoint->a, rows);
     } else {
         if (!ota_ring_pair_means(ring, &want->out_grad)) return OTA_ECOMM;
-        take_means(ring, &want->out_grad);
+        if (!take_means(plan, &want->out_grad)) return OTA_ECOMM;
     }
     return ota_ring_pull_pairs(ring, &pull) ? OTA_OK : OTA_ECOMM;
 }
@@ -209,19 +227,19 @@ static ota_status reverse_unit(ota_plan *plan, void *context, double *residual) 
     if (ring->coupled) {
         const ota_status solved = ota_ring_multipliers(plan, call->arrays, want, residual);
         if (solved != OTA_OK) return solved;
-        sum_masses(plan);
+        if (!sum_masses(plan, &want->out_grad)) return OTA_ECOMM;
     } else if (ring->rule == OTA_RING_BY_LSE &&
                !ota_ring_find_rows(ring, call->arrays, want->solved != 0)) {
         return OTA_ECOMM;
     }
-    if (ota_ring_goes_by_pairs(ring)) return reverse_pairs(ring, want);
+    if (ota_ring_goes_by_pairs(ring)) return reverse_pairs(plan, want);
     ota_array out_grad = rows_of(&want->out_grad, &ring->unit);
     const ota_message_round message_round = {.with_values = true,
                                              .sum_width = both,
                                              .visit = reverse_piece,
                                              .context = &out_grad,
                                              .step = "passing keys and their gradients on"};
-    if (!ring->coupled) take_means(ring, &want->out_grad);
+    if (!ring->coupled && !take_means(plan, &want->out_grad)) return OTA_ECOMM;
     return ota_ring_go_home(ring, &message_round) ? OTA_OK : OTA_ECOMM;
 }
 
@@ -239,6 +257,7 @@ ota_status ota_ring_backward(ota_plan *plan, const ota_arrays *arrays, const ota
     const ota_ring_units units = {reverse_unit, put_unit, &call};
     plan->device->backward.wanted = ota_ring_wants_parameters(&plan->resolved, want) ? want : NULL;
     ota_ring_begin_masses(plan);
+    if (!ota_ring_begin_limits(plan, &want->row_mass, &want->column_mass)) return OTA_ECOMM;
     const ota_status status = ota_ring_each_unit(plan, &units, found);
     if (status == OTA_OK) put_sums(plan, want);
     return status;

@@ -5,6 +5,7 @@
 
 #include "ring_masses.h"
 
+#include "ring_limits.h"
 #include "ring_multipliers.h"
 #include "ring_pairs.h"
 
@@ -23,6 +24,7 @@ void ota_ring_lay_out_masses(ota_ring_device *ring, ota_arena *arena) {
     if (to != NULL) *to = space;
     ring->backward.space = to;
     ota_ring_lay_out_parameters(ring, arena);
+    ota_ring_lay_out_limits(ring, arena);
 }
 
 void ota_ring_begin_masses(ota_plan *plan) {

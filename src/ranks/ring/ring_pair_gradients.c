@@ -10,8 +10,7 @@
 #include "ring_pairs.h"
 #include "terms/terms.h"
 
-/* U of the block, 0 without gradients of outputs. */
-static void form_upstream(const ota_ring_block *b, const ota_array *out_grad) {
+void ota_ring_form_upstream(const ota_ring_block *b, const ota_array *out_grad) {
     const ota_ring_device *ring = b->ring;
     const ota_block *in = &b->in;
     for (int64_t k = 0; k < in->rows && out_grad == NULL; k++)
@@ -27,7 +26,7 @@ static void form_upstream(const ota_ring_block *b, const ota_array *out_grad) {
 
 static void sum_slopes(const ota_ring_block *b, void *context) {
     ota_ring_pairs *p = b->ring->pairs;
-    form_upstream(b, context);
+    ota_ring_form_upstream(b, context);
     ota_ring_weigh(b);
     for (int64_t k = 0; k < b->in.rows; k++) {
         const int64_t row = b->at + k;
@@ -125,7 +124,7 @@ static void reverse_rows(const ota_ring_block *b, void *context) {
     const ota_ring_device *ring = b->ring;
     const ota_ring_pull *pull = context;
     const int64_t width = ring->resolved->width;
-    form_upstream(b, pull->out_grad);
+    ota_ring_form_upstream(b, pull->out_grad);
     ota_ring_weigh(b);
     form_gradient(b, pull);
     if (pull->want != NULL) ota_ring_take_parameters(b, pull);
@@ -151,7 +150,7 @@ static void reverse_keys(const ota_ring_block *b, void *context) {
     const int64_t width = ring->resolved->width,
                   values = pull->out_grad != NULL ? ring->values_width : 0;
     double *sums = b->piece->sums + b->in.key * (width + values);
-    form_upstream(b, pull->out_grad);
+    ota_ring_form_upstream(b, pull->out_grad);
     ota_ring_weigh(b);
     if (pull->keys.moved != NULL)
         ota_block_add_key_sums(&b->in, ring->pairs->mean + b->at, b->piece->first + b->in.key,

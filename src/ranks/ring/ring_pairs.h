@@ -230,8 +230,9 @@ void ota_ring_begin_filled(ota_ring_device *ring);
 /* The weights of row k of a block of hard rows with caps. */
 void ota_ring_fill(const ota_ring_block *b, int64_t k, double *weights);
 
-/* ring_pair_gradients.c: f of softmax rows by their lse. */
+/* ring_pair_gradients.c: f of softmax rows by their lse; U of a block, 0 without gradients of outputs. */
 void ota_ring_take_potentials(ota_ring_device *ring);
+void ota_ring_form_upstream(const ota_ring_block *b, const ota_array *out_grad);
 
 /* What dL/dS = w (U - a - b) / tau of a message round is made of; a of the unit's rows is in `mean`. */
 typedef struct ota_ring_pull {

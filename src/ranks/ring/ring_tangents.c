@@ -6,10 +6,12 @@
  *
  * free columns take one message round once f is known: sums of w U, w, D w U V, D w V and D P dV, then a. Coupled columns have b from
  * the system of backward, whose right side is sum_i w_ij (U_ij - a_i) - tau dC_j. All in f64. */
+#include <float.h>
 #include <math.h>
 #include <string.h>
 
 #include "ring_fixed_rounds.h"
+#include "ring_limits.h"
 #include "ring_masses.h"
 #include "ring_multipliers.h"
 #include "operator/jvp.h"
@@ -93,11 +95,13 @@ static double rest_of_row(const motion *m, int64_t k, double *slope) {
     *slope = row.sink_slope;
     return row.sink_slope * row.sink_tangent -
            job.base.parameters.tau *
-               ota_tangents_of_row(&job, k % queries, f > -INFINITY ? 1.0 : 0.0, f, true);
+               (ota_tangents_of_row(&job, k % queries, f > -INFINITY ? 1.0 : 0.0, f, true) -
+                ring->backward.limits->by_keys[k]);
 }
 
 /* out += D (w (U - b) / tau) V + D P dV, piece_out += D w V; sums of w and w U. b is 0 on free columns. */
 static void move_rows(const ota_ring_block *b, void *context) {
+    const motion *m = context;
     const ota_ring_device *ring = b->ring;
     ota_ring_pairs *p = ring->pairs;
     const ota_host_algebra *algebra = ring->plans.forward->strategy.algebra;
@@ -118,6 +122,7 @@ static void move_rows(const ota_ring_block *b, void *context) {
             change[j] = moved * rate;
             u[j] = w;
         }
+        ota_ring_add_grown(m->plan, b, k, change);
         ota_block_drop(&b->in, k, change);
         ota_block_drop(&b->in, k, u);
         ota_block_drop(&b->in, k, weights);
@@ -211,9 +216,20 @@ static bool sum_pairs(ota_ring_device *ring, motion *m) {
 /* How the sums that the columns must have move, of all ranks, into `extra`. */
 static void move_columns(ota_ring_device *ring, const motion *m, ota_mass_rule *rule) {
     const ota_tangent_job job = job_of(m, 0);
-    rule->row_sum = ring->backward.adjoint->row_sums;
-    rule->used = ring->backward.adjoint->held;
-    ota_tangents_of_columns(&job, rule, ring->backward.adjoint->extra);
+    const ota_ring_adjoint *s = ring->backward.adjoint;
+    const ota_ring_limits *at = ring->backward.limits;
+    const ota_resolved *r = ring->resolved;
+    rule->row_sum = s->row_sums;
+    rule->used = s->held;
+    for (int64_t i = 0; i < r->queries; i++) {
+        if (at->of_query[i] < 0.0 || at->of_query[i] > 0.0) s->row_sums[i] = DBL_MIN;
+    }
+    ota_tangents_of_columns(&job, rule, s->extra);
+    for (int64_t i = 0; i < r->queries; i++) {
+        if (at->of_query[i] < 0.0 || at->of_query[i] > 0.0) s->row_sums[i] = 0.0;
+    }
+    for (int64_t j = 0; j < r->keys; j++)
+        s->extra[j] = ota_ring_key_grows(m->plan, j) ? 0.0 : s->extra[j] - at->by_queries[j];
 }
 
 /* b of a head with coupled columns. */
@@ -280,6 +296,7 @@ static ota_status move_unit(ota_plan *plan, void *context, double *residual) {
     motion *m = context;
     ota_ring_device *ring = plan->device;
     const bool fixed = ring->backward.kept != NULL;
+    ota_ring_ask_limits(plan, m->tangents);
     if (fixed) {
         const ota_status status = follow_rounds(ring, m->arrays, m);
         if (status != OTA_OK) return status;
@@ -290,6 +307,7 @@ static ota_status move_unit(ota_plan *plan, void *context, double *residual) {
         return OTA_ECOMM;
     }
     if (ring->rule == OTA_RING_BY_LSE) ota_ring_take_potentials(ring);
+    if (!ota_ring_move_limits(plan)) return OTA_ECOMM;
     if (ring->coupled && !fixed) {
         const ota_status status = find_multipliers(ring, m, residual);
         if (status != OTA_OK) return status;
@@ -303,5 +321,6 @@ ota_status ota_ring_jvp(ota_plan *plan, const ota_arrays *arrays, const ota_tang
     const ota_ring_units units = {move_unit, put_rows, &m};
     plan->device->failed = OTA_OK;
     if (!ota_array_present(&tangents->out) || plan->device->values_width == 0) return OTA_OK;
+    if (!ota_ring_begin_limits(plan, &tangents->row_mass, &tangents->column_mass)) return OTA_ECOMM;
     return ota_ring_each_unit(plan, &units, found);
 }
