@@ -1,19 +1,20 @@
 """Plants one-line faults in copies of the sources and asks whether the C tests notice.
 
-    mutate.py [--count N] [--seed S] [--thorough] [--seconds T] [--folder BUILD] [--jobs J]
+    mutate.py [--count N] [--seed S] [--since REV] [--thorough] [--seconds T] [--folder BUILD] [--jobs J]
               [--table FILE [--again]] [--python PYTHON]
     mutate.py --list          prints every place where a fault can be planted
     mutate.py --self-test     one fault of each kind, planted in text, must come out as said
 
-Faults are drawn from src, analysis and models (mutate_places.py) and judged side by side in J copies, each
-built incrementally (mutate_bench.py). A fault that does not compile or leaves the machine code as it was is
-none, and another is drawn. The tests that can reach the fault are linked and run few at a time, first those
-that are short for what they caught before, until one fails. These are the tests that link the changed file;
-with --thorough, those that a build with counters has seen run the changed line, and what they do not notice
-meets the likeliest once more under the address sanitizer and, in src, the random cases of ./dev dump, which
-must keep their bits. With --python, an environment with tests/requirements.txt, survivors meet the Python
-tests of the program on the fault's folder too. With --seconds a fault meets only as many of these tests as
-take so long together. Verdicts that the table holds already stand; with --again, survivors are judged anew.
+Faults are drawn from src, analysis and models (mutate_places.py), with --since from lines that changed since
+that commit, and judged side by side in J copies, each built incrementally (mutate_bench.py). A fault that
+does not compile or leaves the machine code as it was is none, and another is drawn. The tests that can reach
+the fault are linked and run few at a time, first those that are short for what they caught before, until one
+fails. These are the tests that link the changed file; with --thorough, those that a build with counters has
+seen run the changed line, and what they do not notice meets the likeliest once more under the address
+sanitizer and, in src, the random cases of ./dev dump, which must keep their bits. With --python, an
+environment with tests/requirements.txt, survivors meet the Python tests of the program on the fault's folder
+too. With --seconds a fault meets only as many of these tests as take so long together. Verdicts that the
+table holds already stand; with --again, survivors are judged anew.
 With less than 85 % caught the exit status is 1; survivors are listed. Faults that no test could see stand
 with their reason in tests/mutants_equivalent.txt.
 """
@@ -25,6 +26,8 @@ import collections
 import os
 import queue
 import random
+import re
+import subprocess
 import sys
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -115,6 +118,20 @@ class Draw:
                 pool.shutdown(cancel_futures=True)
 
 
+def changed_lines(root: Path, revision: str) -> set[tuple[str, int]]:
+    """Lines of the sources that are not as they were then."""
+    command = ["git", "-C", str(root), "diff", "-U0", "--no-ext-diff", revision, "--", *FOLDERS]
+    found: set[tuple[str, int]] = set()
+    file = ""
+    for line in subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines():
+        if line.startswith("+++ "):
+            file = line.removeprefix("+++ b/")
+        elif hunk := re.match(r"@@ -\S+ \+(\d+)(?:,(\d+))? @@", line):
+            first, count = int(hunk[1]), int(hunk[2] or 1)
+            found.update((file, number) for number in range(first, first + count))
+    return found
+
+
 # ---- the program ------------------------------------------------------------------------------------
 
 
@@ -174,6 +191,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Plants one-line faults in a copy and runs the C tests.")
     parser.add_argument("--count", type=int, default=10)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--since", metavar="REV", help="draws from lines that changed since this commit")
     parser.add_argument("--folder", type=Path, default=root / "build" / "mutants")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--least", type=float, default=LEAST_CAUGHT, help="share that must be caught")
@@ -203,6 +221,9 @@ def main() -> int:
     folder.mkdir(parents=True, exist_ok=True)
     benches = make_benches(root, folder, options.jobs, Limits(options.seconds, options.thorough, python))
     faults = all_faults(benches[0].tree)
+    if options.since:
+        changed = changed_lines(root, options.since)
+        faults = [fault for fault in faults if (fault.file, fault.line) in changed]
     random.Random(options.seed).shuffle(faults)
     draw = Draw(benches, read_equivalent(root), read_table(options.table, options.again))
     verdicts: list[Verdict] = []

@@ -17,20 +17,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-COPIED = (
-    "CMakeLists.txt",
-    "LICENSE",
-    "cmake",
-    "include",
-    "src",
-    "analysis",
-    "models",
-    "program",
-    "scripts",
-    "statements",
-    "tests",
-    "data",
-)
+# All folders are copied but these and the hidden ones: nothing is built of them.
+LEFT_OUT = ("build*", ".*", "docs", "packaging", "web")
 PARTS = ("-DOTATTN_TESTS=ON",)
 # KiB of address space that a test may have: a fault must not take the machine's. The sanitizer maps more.
 MEMORY = 16 << 20
@@ -202,8 +190,10 @@ class Build(Runs):
 def copy_tree(root: Path, tree: Path) -> None:
     """Brings the copy of the sources up to date, touching only what differs."""
     wanted = set()
-    for top in COPIED:
-        for path in [root / top, *(root / top).rglob("*")]:
+    for top in root.iterdir():
+        if any(top.match(pattern) for pattern in LEFT_OUT):
+            continue
+        for path in [top, *top.rglob("*")]:
             if path.is_file() and "__pycache__" not in path.parts:
                 wanted.add(path.relative_to(root))
     for path in [p for p in tree.rglob("*") if p.is_file()]:
