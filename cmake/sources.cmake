@@ -659,7 +659,6 @@ set(OTATTN_TEST_SOURCES
     tests/program/test_run_report.c
     tests/solvers/test_assignment.c
     tests/solvers/test_assignment_types.c
-    tests/solvers/test_combinatorial.c
     tests/solvers/test_coupled.c
     tests/solvers/test_coupled_narrow.c
     tests/solvers/test_coupled_newton.c
@@ -667,12 +666,15 @@ set(OTATTN_TEST_SOURCES
     tests/solvers/test_coupled_rounds.c
     tests/solvers/test_coupled_sizes.c
     tests/solvers/test_far_scores.c
+    tests/solvers/test_feasible.c
     tests/solvers/test_lead.c
+    tests/solvers/test_matching.c
     tests/solvers/test_passes.c
     tests/solvers/test_rounds.c
     tests/solvers/test_rows.c
     tests/solvers/test_scaling.c
-    tests/solvers/test_tolerance.c)
+    tests/solvers/test_tolerance.c
+    tests/solvers/test_transport.c)
 
 # Linked to the programs of tests: their main, and what the linker has them put in the places of functions.
 set(OTATTN_TEST_SUPPORT_SOURCES

@@ -13,7 +13,7 @@
 
 #include "draw/random.h"
 #include "groups.h"
-#include "otattn_assignment.h"
+#include "matrices.h"
 #include "otattn_bounded.h"
 #include "otattn_maxsim.h"
 #include "otattn_route.h"
@@ -85,9 +85,8 @@ typedef union matrices {
 /* What the structs of the three calls have in common. */
 #define MATRICES(type_of)                                                                          \
     {                                                                                              \
-        .size = sizeof(type_of), .count = PROBLEMS, .rows = k == EMPTY ? 0 : 5, .columns = 4,      \
-        .costs = costs, .type = OTA_F64, .problem_stride = 20, .row_stride = 4,                    \
-        .column_stride = 1, .limited = k == LIMITED, .cost_limit = -0.2                            \
+        MATRICES_OF(type_of, costs, k == EMPTY ? 0 : 5, 4),                                        \
+            .count = PROBLEMS, .limited = k == LIMITED, .cost_limit = -0.2                         \
     }
 
 static void make_assign(matrices *m, trouble k, const double *costs) {

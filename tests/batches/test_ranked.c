@@ -14,7 +14,7 @@
 
 #include "draw/random.h"
 #include "groups.h"
-#include "otattn_assignment.h"
+#include "matrices.h"
 #include "spec.h"
 
 enum { MOST = 5, WANTED = 40, ALL = 1546, SIDE = 60, KINDS = 6, MANY = 30 };
@@ -87,23 +87,20 @@ typedef struct ranks {
 } ranks;
 
 static ota_ranked_assignments ranked_of(const matrix *x, int64_t wanted, ranks *r) {
-    return (ota_ranked_assignments){.size = sizeof(ota_ranked_assignments),
-                                    .rows = x->rows,
-                                    .columns = x->columns,
-                                    .costs = x->cost,
-                                    .type = OTA_F64,
-                                    .row_stride = x->columns + 1,
-                                    .column_stride = 1,
-                                    .maximize = x->maximize,
-                                    .wanted = wanted,
-                                    .pair_row = r->row,
-                                    .pair_column = r->column,
-                                    .value = r->value,
-                                    .bound = r->bound,
-                                    .found = &r->found,
-                                    .limited = x->limit < INFINITY,
-                                    .cost_limit = x->limit,
-                                    .pairs = r->pairs};
+    ota_ranked_assignments problem = {
+        MATRICES_OF(ota_ranked_assignments, x->cost, x->rows, x->columns),
+        .maximize = x->maximize,
+        .wanted = wanted,
+        .pair_row = r->row,
+        .pair_column = r->column,
+        .value = r->value,
+        .bound = r->bound,
+        .found = &r->found,
+        .limited = x->limit < INFINITY,
+        .cost_limit = x->limit,
+        .pairs = r->pairs};
+    problem.row_stride = x->columns + 1;
+    return problem;
 }
 
 typedef struct narrow {
@@ -114,26 +111,22 @@ typedef struct narrow {
 } narrow;
 
 static ota_bottleneck bottleneck_of(const matrix *x, narrow *r) {
-    return (ota_bottleneck){.size = sizeof(ota_bottleneck),
-                            .rows = x->rows,
-                            .columns = x->columns,
-                            .costs = x->cost,
-                            .type = OTA_F64,
-                            .row_stride = x->columns + 1,
-                            .column_stride = 1,
-                            .maximize = x->maximize,
-                            .pair_row = r->row,
-                            .pair_column = r->column,
-                            .value = &r->value,
-                            .bound = &r->bound,
-                            .row_marked = r->row_marked,
-                            .column_marked = r->column_marked,
-                            .limited = x->limit < INFINITY,
-                            .cost_limit = x->limit,
-                            .pairs = &r->pairs,
-                            .pairs_bound = &r->pairs_bound,
-                            .row_covered = r->row_covered,
-                            .column_covered = r->column_covered};
+    ota_bottleneck problem = {MATRICES_OF(ota_bottleneck, x->cost, x->rows, x->columns),
+                              .maximize = x->maximize,
+                              .pair_row = r->row,
+                              .pair_column = r->column,
+                              .value = &r->value,
+                              .bound = &r->bound,
+                              .row_marked = r->row_marked,
+                              .column_marked = r->column_marked,
+                              .limited = x->limit < INFINITY,
+                              .cost_limit = x->limit,
+                              .pairs = &r->pairs,
+                              .pairs_bound = &r->pairs_bound,
+                              .row_covered = r->row_covered,
+                              .column_covered = r->column_covered};
+    problem.row_stride = x->columns + 1;
+    return problem;
 }
 
 static int64_t shorter(const matrix *x) { return x->rows < x->columns ? x->rows : x->columns; }
@@ -362,43 +355,29 @@ static void batches_are_their_problems(void **unused) {
         const bool equal = run % 2 == 0, limited = run >= 2;
         const int64_t side = run == 0 ? SIDE : 12;
         draw_batch(&all, side, equal);
-        ota_ranked_assignments problem = {.size = sizeof problem,
-                                          .rows = side,
-                                          .columns = side,
-                                          .costs = all.cost,
-                                          .type = OTA_F64,
-                                          .row_stride = side,
-                                          .column_stride = 1,
+        ota_ranked_assignments problem = {MATRICES_OF(ota_ranked_assignments, all.cost, side, side),
+                                          .count = BATCH,
+                                          .limited = limited,
+                                          .cost_limit = 0.1,
+                                          .status = status,
+                                          .threads = 1 + run,
                                           .wanted = RANKS,
                                           .pair_row = row[0],
                                           .pair_column = column[0],
                                           .value = value,
                                           .bound = bound,
                                           .found = found,
-                                          .count = BATCH,
-                                          .problem_stride = side * side,
-                                          .limited = limited,
-                                          .cost_limit = 0.1,
-                                          .pairs = pairs,
-                                          .status = status,
-                                          .threads = 1 + run};
-        ota_bottleneck other = {.size = sizeof other,
-                                .rows = side,
-                                .columns = side,
-                                .costs = all.cost,
-                                .type = OTA_F64,
-                                .row_stride = side,
-                                .column_stride = 1,
-                                .pair_row = row[0],
+                                          .pairs = pairs};
+        ota_bottleneck other = {MATRICES_OF(ota_bottleneck, all.cost, side, side),
                                 .count = BATCH,
-                                .problem_stride = side * side,
                                 .limited = limited,
                                 .cost_limit = 0.1,
+                                .status = status,
+                                .threads = 1 + run,
+                                .pair_row = row[0],
                                 .value = value,
                                 .row_marked = marks,
-                                .column_covered = covers,
-                                .status = status,
-                                .threads = 1 + run};
+                                .column_covered = covers};
         if (!equal) {
             problem.rows_of = other.rows_of = all.rows;
             problem.columns_of = other.columns_of = all.columns;

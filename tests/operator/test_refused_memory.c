@@ -13,7 +13,7 @@
 
 #include "draw/random.h"
 #include "groups.h"
-#include "otattn_assignment.h"
+#include "matrices.h"
 #include "otattn_bounded.h"
 #include "otattn_maxsim.h"
 #include "otattn_normalize.h"
@@ -250,16 +250,8 @@ static ota_status rank(const kind *of, double *number, ota_error *error) {
     enum { RANKS = 70 };
     (void)of;
     double value[RANKS], bound[RANKS];
-    const ota_ranked_assignments problem = {.size = sizeof problem,
-                                            .rows = SIZE,
-                                            .columns = SIZE,
-                                            .costs = scores,
-                                            .type = OTA_F64,
-                                            .row_stride = SIZE,
-                                            .column_stride = 1,
-                                            .wanted = RANKS,
-                                            .value = value,
-                                            .bound = bound};
+    const ota_ranked_assignments problem = {MATRICES_OF(ota_ranked_assignments, scores, SIZE, SIZE),
+                                            .wanted = RANKS, .value = value, .bound = bound};
     const ota_status status = ota_assign_ranked(&problem, error);
     *number = value[0] + value[RANKS - 1] * 3 + bound[1];
     return status;
@@ -267,13 +259,7 @@ static ota_status rank(const kind *of, double *number, ota_error *error) {
 
 static ota_status bottleneck(const kind *of, double *number, ota_error *error) {
     (void)of;
-    const ota_bottleneck problem = {.size = sizeof problem,
-                                    .rows = SIZE,
-                                    .columns = SIZE,
-                                    .costs = scores,
-                                    .type = OTA_F64,
-                                    .row_stride = SIZE,
-                                    .column_stride = 1,
+    const ota_bottleneck problem = {MATRICES_OF(ota_bottleneck, scores, SIZE, SIZE),
                                     .value = number};
     return ota_assign_bottleneck(&problem, error);
 }
@@ -283,31 +269,17 @@ static ota_status limited(const kind *of, double *number, ota_error *error) {
     enum { RANKS = 5 };
     static const int64_t table[] = {3, 0, 5}, columns[] = {4, 2, 3}, offsets[] = {0, 7, 20};
     double value[3 * RANKS] = {0}, dearest[3] = {0};
-    const ota_ranked_assignments ranked = {.size = sizeof ranked,
-                                           .count = 3,
-                                           .costs = scores,
-                                           .type = OTA_F64,
-                                           .rows_of = table,
-                                           .columns_of = columns,
-                                           .offsets = offsets,
-                                           .limited = 1,
-                                           .cost_limit = -0.5,
-                                           .wanted = RANKS,
-                                           .value = value,
-                                           .threads = of->threads,
-                                           .executor = executor_of(of)};
-    const ota_bottleneck narrow = {.size = sizeof narrow,
-                                   .count = 3,
-                                   .costs = scores,
-                                   .type = OTA_F64,
-                                   .rows_of = table,
-                                   .columns_of = columns,
-                                   .offsets = offsets,
-                                   .limited = 1,
-                                   .cost_limit = -0.5,
-                                   .value = dearest,
-                                   .threads = of->threads,
-                                   .executor = executor_of(of)};
+    ota_ranked_assignments ranked = {MATRICES_OF(ota_ranked_assignments, scores, 0, 0),
+                                     .wanted = RANKS, .value = value};
+    ota_bottleneck narrow = {MATRICES_OF(ota_bottleneck, scores, 0, 0), .value = dearest};
+    ranked.count = narrow.count = 3;
+    ranked.rows_of = narrow.rows_of = table;
+    ranked.columns_of = narrow.columns_of = columns;
+    ranked.offsets = narrow.offsets = offsets;
+    ranked.limited = narrow.limited = 1;
+    ranked.cost_limit = narrow.cost_limit = -0.5;
+    ranked.threads = narrow.threads = of->threads;
+    ranked.executor = narrow.executor = executor_of(of);
     ota_status status = ota_assign_ranked(&ranked, error);
     if (status >= 0) status = ota_assign_bottleneck(&narrow, error);
     *number = value[0] + value[2 * RANKS] * 3 + dearest[0] * 5 + dearest[2] * 7;

@@ -1,0 +1,185 @@
+/* test_matching.c: assignment against its definition, laws and edges. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "groups.h"
+#include "matching_cases.h"
+#include "spec.h"
+
+static void assignment_equals_brute_force(void **state) {
+    (void)state;
+    dice d = 1;
+    int64_t infeasible = 0;
+    double worst = 0.0;
+    for (int trial = 0; trial < COMBINATORIAL_TRIALS; trial++) {
+        int64_t n = 1 + below(&d, trial % 16 == 0 ? 7 : 5);
+        int64_t m = trial % 2 == 0 ? n : 1 + below(&d, 6);
+        double scores[SMALL * SMALL], flipped[SMALL * SMALL];
+        random_scores(&d, n * m, trial % 3 == 0 ? 0.0 : 0.5 * uniform(&d), scores);
+        transpose(n, m, scores, flipped);
+        double best = n <= m ? brute_match(n, m, scores, 0, 0) : brute_match(m, n, flipped, 0, 0);
+        int64_t match[SMALL];
+        double f[SMALL], g[SMALL];
+        ota_status status = assign(n, m, scores, m, match, f, g);
+        if (best == -INFINITY) {
+            assert_int_equal(status, OTA_INFEASIBLE);
+            infeasible++;
+            continue;
+        }
+        assert_int_equal(status, OTA_OK);
+        double value = assert_assignment(n, m, scores, m, match, f, g);
+        double scale = largest_score(n, m, scores, m);
+        if (scale > 0.0 && fabs(value - best) / scale > worst) worst = fabs(value - best) / scale;
+
+        int64_t back[SMALL];
+        assert_int_equal(assign(m, n, flipped, n, back, g, f), OTA_OK);
+        assert_true(fabs(assert_assignment(m, n, flipped, n, back, g, f) - best) <=
+                    gap_tolerance * scale);
+    }
+    assert_true(infeasible > COMBINATORIAL_TRIALS / 50);
+    spec_check("ELA-14", worst, gap_tolerance);
+}
+
+/* Unique optima: shifts of rows and columns keep the match, permutations permute it, and powers of two
+ * change no bit. */
+static void assignment_laws(void **state) {
+    (void)state;
+    dice d = 2;
+    enum { SIZE = 24 };
+    double scores[SIZE * SIZE], other[SIZE * SIZE], f[SIZE], g[SIZE], f2[SIZE], g2[SIZE];
+    int64_t match[SIZE], match2[SIZE], rows[SIZE], columns[SIZE];
+    for (int trial = 0; trial < 50; trial++) {
+        int64_t n = 2 + below(&d, SIZE - 1);
+        for (int64_t k = 0; k < n * n; k++) scores[k] = uniform(&d);
+        assert_int_equal(assign(n, n, scores, n, match, f, g), OTA_OK);
+        (void)assert_assignment(n, n, scores, n, match, f, g);
+
+        for (int64_t i = 0; i < n; i++) rows[i] = columns[i] = i;
+        for (int64_t i = n - 1; i > 0; i--) {
+            int64_t a = below(&d, i + 1), b = below(&d, i + 1), swap = rows[i];
+            rows[i] = rows[a], rows[a] = swap, swap = columns[i];
+            columns[i] = columns[b], columns[b] = swap;
+        }
+        for (int64_t i = 0; i < n; i++) {
+            for (int64_t j = 0; j < n; j++) {
+                other[i * n + j] =
+                    scores[rows[i] * n + columns[j]] + (double)(rows[i] * 3 - columns[j]);
+            }
+        }
+        assert_int_equal(assign(n, n, other, n, match2, f2, g2), OTA_OK);
+        for (int64_t i = 0; i < n; i++) assert_int_equal(columns[match2[i]], match[rows[i]]);
+
+        for (int64_t k = 0; k < n * n; k++) other[k] = ldexp(scores[k], -200);
+        assert_int_equal(assign(n, n, other, n, match2, f2, g2), OTA_OK);
+        for (int64_t i = 0; i < n; i++) {
+            assert_int_equal(match2[i], match[i]);
+            assert_true(ldexp(f2[i], 200) == f[i] && ldexp(g2[i], 200) == g[i]);
+        }
+    }
+}
+
+static void assignment_larger_and_edges(void **state) {
+    (void)state;
+    dice d = 3;
+    static const int64_t shape[][2] = {{64, 64},  {200, 200}, {50, 130},
+                                       {130, 50}, {1, 90},    {90, 1}};
+    double *scores = malloc(200 * 208 * sizeof(double));
+    double f[200], g[200];
+    int64_t match[200];
+    questions = 0;
+    for (int trial = 0; trial < 60; trial++) {
+        int64_t n = shape[trial % 6][0], m = shape[trial % 6][1], stride = m + 8;
+        random_scores(&d, n * stride, trial % 4 == 0 ? 0.3 : 0.0, scores);
+        ota_status status = assign(n, m, scores, stride, match, f, g);
+        if (status == OTA_INFEASIBLE && trial % 4 == 0)
+            continue; /* 30 % holes in a 1 x m or n x 1 */
+        assert_int_equal(status, OTA_OK);
+        (void)assert_assignment(n, m, scores, stride, match, f, g);
+    }
+    /* A little more than it takes: bids that lead nowhere leave more paths to search. */
+    spec_check("", (double)questions, 550.0);
+    /* The classic slow case of bidding: c_ij = (i + 1)(j + 1). */
+    for (int64_t k = 0; k < 200 * 200; k++) scores[k] = -(double)((k / 200 + 1) * (k % 200 + 1));
+    assert_int_equal(assign(200, 200, scores, 200, match, f, g), OTA_OK);
+    (void)assert_assignment(200, 200, scores, 200, match, f, g);
+    for (int64_t i = 0; i < 200; i++) assert_int_equal(match[i], 199 - i);
+
+    assert_int_equal(assign(0, 3, NULL, 3, NULL, NULL, g), OTA_OK);
+    assert_true(g[0] == 0.0 && g[2] == 0.0);
+    assert_int_equal(assign(3, 0, NULL, 0, match, f, NULL), OTA_OK);
+    assert_true(match[2] == -1 && f[2] == 0.0);
+    scores[1] = NAN;
+    assert_int_equal(assign(2, 2, scores, 2, match, f, g), OTA_NONFINITE);
+    scores[1] = INFINITY;
+    assert_int_equal(assign(2, 2, scores, 2, match, f, g), OTA_NONFINITE);
+    assert_true(ota_assignment_workspace(INT64_MAX, INT64_MAX, false) == SIZE_MAX);
+    assert_true(ota_assignment_workspace(INT64_MAX / 4, 3, false) == SIZE_MAX);
+    free(scores);
+}
+
+/* <P_eps, C> - optimum <= eps H(P_eps), P_eps by plain scaling from the definition [ELA-14]. */
+static void entropic_plan_is_within_its_entropy(void **state) {
+    (void)state;
+    enum { SIZE = 6 };
+    dice d = 7;
+    for (int trial = 0; trial < 20; trial++) {
+        double scores[SIZE * SIZE], p[SIZE * SIZE], f[SIZE], g[SIZE],
+            eps = 0.05 + 0.2 * uniform(&d);
+        int64_t match[SIZE];
+        for (int k = 0; k < SIZE * SIZE; k++) {
+            scores[k] = uniform(&d);
+            p[k] = exp(scores[k] / eps);
+        }
+        for (int round = 0; round < 2000; round++) {
+            for (int side = 0; side < 2; side++) {
+                for (int a = 0; a < SIZE; a++) {
+                    double sum = 0.0;
+                    for (int b = 0; b < SIZE; b++)
+                        sum += p[side == 0 ? b * SIZE + a : a * SIZE + b];
+                    for (int b = 0; b < SIZE; b++)
+                        p[side == 0 ? b * SIZE + a : a * SIZE + b] /= sum;
+                }
+            }
+        }
+        assert_int_equal(assign(SIZE, SIZE, scores, SIZE, match, f, g), OTA_OK);
+        double optimum = -assert_assignment(SIZE, SIZE, scores, SIZE, match, f, g);
+        double cost = 0.0, entropy = 0.0;
+        for (int k = 0; k < SIZE * SIZE; k++) {
+            cost -= p[k] * scores[k];
+            if (p[k] > 0.0) entropy -= p[k] * log(p[k]);
+        }
+        assert_true(cost - optimum >= -1e-9);
+        spec_check("ELA-14", cost - optimum - eps * entropy, 1e-9);
+    }
+}
+
+static void cancelling_is_heard(void **state) {
+    (void)state;
+    enum { SIZE = 32 };
+    dice d = 10;
+    double scores[SIZE * SIZE], f[SIZE], g[SIZE];
+    int64_t match[SIZE];
+    for (int k = 0; k < SIZE * SIZE; k++) scores[k] = floor(4.0 * uniform(&d));
+    ota_assignment problem = assignment_of(SIZE, SIZE, scores, SIZE, match, f, g);
+    problem.watch.interrupted = always_cancelled;
+    void *work = work_of(ota_assignment_workspace(SIZE, SIZE, false));
+    assert_int_equal(ota_assignment_solve(&problem, work), OTA_CANCELLED);
+    free(work);
+}
+
+TEST_FILE(test_matching) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(assignment_equals_brute_force),
+        cmocka_unit_test(assignment_laws),
+        cmocka_unit_test(assignment_larger_and_edges),
+        cmocka_unit_test(entropic_plan_is_within_its_entropy),
+        cmocka_unit_test(cancelling_is_heard),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
