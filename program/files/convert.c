@@ -85,3 +85,15 @@ void cli_convert(const void *from, ota_type from_type, void *to, ota_type to_typ
         }
     }
 }
+
+int cli_convert_array(const cli_array *array, void *to, ota_type type, cli_error *error) {
+    const size_t most = 1 << 20, before = ota_type_bytes(array->type), after = ota_type_bytes(type);
+    int code = 0;
+    for (size_t done = 0; code == 0 && done < array->count; done += most) {
+        const size_t part = array->count - done < most ? array->count - done : most;
+        cli_convert((const char *)array->data + done * before, array->type,
+                    (char *)to + done * after, type, part);
+        code = cli_look(error);
+    }
+    return code;
+}

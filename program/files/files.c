@@ -73,11 +73,17 @@ int cli_file_open(const char *path, const cli_limits *limits, cli_file *file, cl
     return 0;
 }
 
+/* Bytes that are read between two looks. */
+enum { STEP = 1 << 20 };
+
 int cli_file_read_at(const cli_file *file, void *buffer, size_t size, int64_t offset,
                      cli_error *error) {
     for (size_t done = 0; done < size;) {
-        const int64_t got = ota_descriptor_read(file->descriptor, (char *)buffer + done,
-                                                size - done, offset + (int64_t)done);
+        const int code = cli_look(error);
+        if (code != 0) return code;
+        const int64_t got =
+            ota_descriptor_read(file->descriptor, (char *)buffer + done,
+                                ota_size_min(size - done, STEP), offset + (int64_t)done);
         if (got < 0)
             return cli_fail(error, CLI_EXIT_IO, "%s: at byte %lld: cannot be read: %s",
                             cli_short_path(file->path), (long long)offset + (long long)done,
@@ -127,6 +133,8 @@ cli_stream cli_stream_of_file(const cli_file *file, int64_t begin, int64_t end) 
 static int standard_input_read(cli_stream *stream, void *buffer, size_t size, size_t *got,
                                cli_error *error) {
     const int64_t result = ota_descriptor_next(OTA_STANDARD_INPUT, buffer, size);
+    const int code = cli_look(error);
+    if (code != 0) return code;
     if (result < 0)
         return cli_fail(error, CLI_EXIT_IO, "%s: cannot be read: %s", stream->label,
                         strerror(errno));
@@ -137,7 +145,10 @@ static int standard_input_read(cli_stream *stream, void *buffer, size_t size, si
 int cli_stream_read(cli_stream *stream, void *buffer, size_t size, cli_error *error) {
     for (size_t done = 0; done < size;) {
         size_t got = 0;
-        int code = stream->read(stream, (char *)buffer + done, size - done, &got, error);
+        int code = cli_look(error);
+        if (code == 0)
+            code = stream->read(stream, (char *)buffer + done, ota_size_min(size - done, STEP),
+                                &got, error);
         if (code != 0) return code;
         if (got == 0)
             return cli_fail_at(error, stream->label, stream->base + stream->position,
@@ -184,8 +195,8 @@ static int load_integers(cli_stream *stream, const cli_stored *stored, bool swap
 }
 
 /* The first index runs fastest in `from`, the last in `to`. */
-static void reorder_fortran(const unsigned char *from, unsigned char *to, const cli_array *array,
-                            size_t element) {
+static int reorder_fortran(const unsigned char *from, unsigned char *to, const cli_array *array,
+                           size_t element, cli_error *error) {
     size_t stride[CLI_MAX_RANK], index[CLI_MAX_RANK] = {0}, step = 1;
     for (int k = 0; k < array->rank; k++) {
         stride[k] = step * element;
@@ -193,9 +204,12 @@ static void reorder_fortran(const unsigned char *from, unsigned char *to, const 
     }
     int last = array->rank - 1;
     const unsigned char *row = from;
-    for (size_t done = 0; done < array->count; done += (size_t)array->shape[last]) {
-        for (int64_t j = 0; j < array->shape[last]; j++, to += element)
+    int code = 0;
+    for (size_t done = 0; code == 0 && done < array->count; done += (size_t)array->shape[last]) {
+        for (int64_t j = 0; j < array->shape[last] && code == 0; j++, to += element) {
             memcpy(to, row + (size_t)j * stride[last], element);
+            if (((done + (size_t)j) & (STEP - 1)) == 0) code = cli_look(error);
+        }
         for (int k = last - 1; k >= 0; k--) {
             row += stride[k];
             if (++index[k] < (size_t)array->shape[k]) break;
@@ -203,6 +217,7 @@ static void reorder_fortran(const unsigned char *from, unsigned char *to, const 
             index[k] = 0;
         }
     }
+    return code;
 }
 
 /* The stream's next `count` elements, in the memory's type. */
@@ -210,11 +225,15 @@ static int load_elements(cli_stream *stream, const cli_stored *stored, bool swap
                          size_t count, cli_error *error) {
     if (stored->conversion == CLI_SIGNED || stored->conversion == CLI_UNSIGNED)
         return load_integers(stream, stored, swap, data, count, error);
-    const size_t element = stored->bits / 8;
-    const int code = cli_stream_read(stream, data, count * element, error);
-    if (code == 0 && swap) cli_swap_bytes(data, count, element);
-    unsigned char *truth = data;
-    for (size_t i = 0; stored->conversion == CLI_TRUTH && i < count; i++) truth[i] = truth[i] != 0;
+    const size_t element = stored->bits / 8, most = STEP / element;
+    int code = 0;
+    for (size_t done = 0; code == 0 && done < count; done += most) {
+        const size_t part = ota_size_min(count - done, most);
+        unsigned char *at = (unsigned char *)data + done * element;
+        code = cli_stream_read(stream, at, part * element, error);
+        if (code == 0 && swap) cli_swap_bytes(at, part, element);
+        for (size_t i = 0; stored->conversion == CLI_TRUTH && i < part; i++) at[i] = at[i] != 0;
+    }
     return code;
 }
 
@@ -259,10 +278,10 @@ int cli_stream_load(cli_stream *stream, const cli_stored *stored, bool big_endia
     void *ordered;
     code = cli_allocate(bytes, stream->limits, stream->label, &ordered, error);
     if (code != 0) return code;
-    reorder_fortran(out->data, ordered, out, element);
+    code = reorder_fortran(out->data, ordered, out, element, error);
     free(out->data);
     out->data = ordered;
-    return 0;
+    return code;
 }
 
 /* ---- dispatch ---- */

@@ -28,7 +28,8 @@ enum {
     CLI_EXIT_USAGE = 2, /* a name or value the user can correct, an existing output without -f */
     CLI_EXIT_FILE = 4,  /* the file breaks a rule of its format */
     CLI_EXIT_LIMIT = 5, /* the file is well-formed so far but larger than a limit, or than memory */
-    CLI_EXIT_IO = 6     /* missing, unreadable, unwritable, disk full */
+    CLI_EXIT_IO = 6,    /* missing, unreadable, unwritable, disk full */
+    CLI_EXIT_INTERRUPTED = 130
 };
 
 enum { CLI_MAX_RANK = 8, CLI_MAX_NAME = OTA_TENSOR_NAME };
@@ -41,6 +42,9 @@ typedef struct cli_error {
     char message[512];
     char hint[256];
 } cli_error;
+
+/* Whether Ctrl-C has come, in steps of a file at most a megabyte apart: its exit code with the sentence, else 0. */
+int cli_look(cli_error *error);
 
 /* 0 means the default in brackets; values above a default are honoured, so only an explicit option
  * may set them. */

@@ -2,6 +2,7 @@
  * message leaves here as valid UTF-8 in which control characters (C0, DEL, C1) and malformed bytes
  * have become '?'. */
 #include "files_formats.h"
+#include "src/base/program/system_program.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -25,6 +26,12 @@ int cli_fail(cli_error *error, int exit_code, const char *format, ...) {
     vsnprintf(error->message, sizeof error->message, format, arguments);
     va_end(arguments);
     return finish(error, exit_code);
+}
+
+int cli_look(cli_error *error) {
+    const int *come = ota_program_interrupts();
+    if (come == NULL || __atomic_load_n(come, __ATOMIC_RELAXED) == 0) return 0;
+    return cli_fail(error, CLI_EXIT_INTERRUPTED, "interrupted; nothing was written");
 }
 
 int cli_fail_at(cli_error *error, const char *label, int64_t offset, const char *format, ...) {

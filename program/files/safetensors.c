@@ -8,8 +8,10 @@
 #include <string.h>
 
 #include "otattn_tensors.h"
+#include "src/base/program/system_program.h"
 
 static int fail_status(ota_status status, const ota_error *cause, cli_error *error) {
+    if (status == OTA_CANCELLED) return cli_look(error);
     const int exit_code = status == OTA_EFORMAT ? CLI_EXIT_FILE
                           : status == OTA_EIO   ? CLI_EXIT_IO
                                                 : CLI_EXIT_LIMIT;
@@ -18,7 +20,8 @@ static int fail_status(ota_status status, const ota_error *cause, cli_error *err
 
 static int open_table(const cli_file *file, ota_tensors **table, cli_error *error) {
     const ota_tensor_limits limits = {.header_bytes = file->limits.safetensors_header,
-                                      .tensors = file->limits.safetensors_tensors};
+                                      .tensors = file->limits.safetensors_tensors,
+                                      .cancel = ota_program_interrupts()};
     ota_error cause;
     const ota_status status =
         ota_safetensors_open(table, file->descriptor, file->size, file->path, &limits, &cause);

@@ -54,9 +54,10 @@ static int convert_row(cli_context *context, store_row *row) {
         const int code =
             cli_memory(context, array->count * ota_type_bytes(row->wanted), row->spec, &converted);
         if (code != 0) return code;
-        cli_convert(array->data, array->type, converted, row->wanted, array->count);
+        const int stopped = cli_convert_array(array, converted, row->wanted, &context->error);
         free(array->data);
         array->data = converted;
+        if (stopped != 0) return stopped;
     }
     array->type = row->wanted;
     return 0;

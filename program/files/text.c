@@ -7,15 +7,21 @@
 #include "src/base/integers.h"
 #include "src/base/program/system_program.h"
 
-enum { TEXT_MOST = 64 << 20, TEXT_FIRST = 1 << 16 };
+enum { TEXT_MOST = 64 << 20, TEXT_FIRST = 1 << 16, TEXT_STEP = 1 << 20 };
 
 static int read_stream(cli_context *context, FILE *stream, const char *name, char **text,
                        size_t *size) {
     size_t room = TEXT_FIRST, used = 0;
     char *bytes = malloc(room + 1);
+    int stopped = 0;
     while (bytes != NULL) {
-        used += fread(bytes + used, 1, room - used, stream);
-        if (used < room || room > TEXT_MOST) break;
+        const size_t part = ota_size_min(room - used, TEXT_STEP),
+                     got = fread(bytes + used, 1, part, stream);
+        used += got;
+        stopped = cli_look(&context->error);
+        if (got < part || stopped != 0) break;
+        if (used < room) continue;
+        if (room > TEXT_MOST) break;
         room = ota_size_min(2 * room, TEXT_MOST + 1);
         char *grown = realloc(bytes, room + 1);
         if (grown == NULL) free(bytes);
@@ -24,7 +30,8 @@ static int read_stream(cli_context *context, FILE *stream, const char *name, cha
     const char *label = cli_short_path(name);
     cli_error *error = &context->error;
     const int code =
-        bytes == NULL ? cli_fail(error, CLI_EXIT_LIMIT, "no memory is left for the text")
+        stopped != 0    ? stopped
+        : bytes == NULL ? cli_fail(error, CLI_EXIT_LIMIT, "no memory is left for the text")
         : ferror(stream)
             ? cli_fail(error, CLI_EXIT_IO, "%s: cannot be read: %s", label, strerror(errno))
         : used > TEXT_MOST

@@ -57,6 +57,7 @@ static int write_floats(capture *c, const float *data, size_t count) {
     int code = 0;
     for (size_t done = 0; code == 0 && done < count; done += PIECE) {
         const size_t part = count - done < PIECE ? count - done : PIECE;
+        if ((code = cli_look(&c->context->error)) != 0) break;
         cli_convert(data + done, OTA_F32, piece, c->type, part);
         const size_t bytes = part * ota_type_bytes(c->type);
         code = c->archive != NULL ? cli_archive_write(c->archive, piece, bytes, &c->context->error)

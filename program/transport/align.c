@@ -69,10 +69,9 @@ static int convert(cli_context *context, alignment *x, int operand, const cli_ar
     const int code = cli_memory(context, array->count * ota_type_bytes(x->type),
                                 context->operands[operand], &memory);
     if (code != 0) return code;
-    cli_convert(array->data, array->type, memory, x->type, array->count);
     x->owned[operand] = memory;
     *data = memory;
-    return 0;
+    return cli_convert_array(array, memory, x->type, &context->error);
 }
 
 static int load(cli_context *context, alignment *x) {

@@ -10,8 +10,44 @@
 #include <time.h>
 
 #include "program/files/files_formats.h"
+#include "src/base/program/system_program.h"
 
 /* ---- round trips ---- */
+
+/* Once Ctrl-C has come nothing is read, converted or written, and no file has a name. */
+static void test_an_interrupt_ends_files(void **state) {
+    (void)state;
+    static int interrupted;
+    enum { COUNT = 3 << 20 };
+    static double many[COUNT];
+    static float narrow[COUNT];
+    const char *const paths[] = {"a.npy", "a.npz:a", "a.safetensors"};
+    const cli_array array = array_of(many, OTA_F64, "a", 2, 3, COUNT / 3);
+    write_file("a.npy", &array, 1);
+    write_file("a.npz", &array, 1);
+    write_file("a.safetensors", &array, 1);
+    ota_program_catch_interrupts(&interrupted);
+    interrupted = 1;
+    cli_error error = {0};
+    for (size_t k = 0; k < 3; k++) refuse(paths[k], CLI_EXIT_INTERRUPTED, "interrupted");
+    expect(cli_convert_array(&array, narrow, OTA_F32, &error), &error, CLI_EXIT_INTERRUPTED,
+           "interrupted");
+    const char *const outputs[] = {"b.npy", "b.npz", "b.safetensors"};
+    for (size_t k = 0; k < 3; k++) {
+        cli_output *output;
+        assert_int_equal(cli_output_begin(outputs[k], true, &output, &error), 0);
+        expect(cli_write_arrays(output, &array, 1, &error), &error, CLI_EXIT_INTERRUPTED,
+               "interrupted");
+        cli_output_abort(output);
+    }
+    assert_int_equal(count_files(), 3);
+    interrupted = 0;
+    (void)signal(SIGINT, SIG_DFL);
+    (void)signal(SIGTERM, SIG_DFL);
+    cli_array back;
+    assert_int_equal(cli_read_array("a.npz:a", NULL, &back, &error), 0);
+    cli_array_free(&back);
+}
 
 static void test_round_trips(void **state) {
     (void)state;
@@ -704,6 +740,7 @@ int main(int count, char **words) {
     if (count > 1) return run_program(count, words);
     const struct CMUnitTest tests[] = {
         IN_FOLDER(test_round_trips),
+        IN_FOLDER(test_an_interrupt_ends_files),
         IN_FOLDER(test_bfloat16_has_no_npy),
         IN_FOLDER(test_listing_and_names),
         IN_FOLDER(test_hints_of_many_names),

@@ -24,6 +24,8 @@ enum { OTA_STANDARD_INPUT = 0, OTA_STANDARD_OUTPUT = 1 };
 char **ota_program_begin(int argc, char **argv);
 /* The first Ctrl-C, or request to end, sets the flag; the second ends the process. */
 void ota_program_catch_interrupts(int *flag);
+/* That flag, for steps that only files know of; NULL where none was given. */
+const int *ota_program_interrupts(void);
 /* What the process may write to, stacks of threads included and mapped files not. A lower limit of the caller stays. */
 bool ota_program_limit_memory(uint64_t bytes);
 /* `size` bytes, at least one, that free takes back: at a multiple of 64 where the system has such, else of 16. */

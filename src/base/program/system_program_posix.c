@@ -47,6 +47,12 @@ void ota_program_catch_interrupts(int *flag) {
     (void)sigaction(SIGTERM, &action, NULL);
 }
 
+const int *ota_program_interrupts(void) { return interrupted; }
+
+static bool has_come(void) {
+    return interrupted != NULL && __atomic_load_n(interrupted, __ATOMIC_RELAXED) != 0;
+}
+
 bool ota_program_limit_memory(uint64_t bytes) {
     struct rlimit limit;
     if (getrlimit(RLIMIT_DATA, &limit) != 0) return false;
@@ -154,7 +160,8 @@ int64_t ota_descriptor_next(int descriptor, void *buffer, size_t size) {
     ssize_t got;
     do {
         got = read(descriptor, buffer, piece_of(size));
-    } while (got < 0 && is_again(descriptor, POLLIN));
+        /* A wait for what comes next ends, too. */
+    } while (got < 0 && !has_come() && is_again(descriptor, POLLIN));
     return (int64_t)got;
 }
 

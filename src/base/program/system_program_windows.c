@@ -82,6 +82,8 @@ void ota_program_catch_interrupts(int *flag) {
     (void)SetConsoleCtrlHandler(on_interrupt, TRUE);
 }
 
+const int *ota_program_interrupts(void) { return interrupted; }
+
 bool ota_program_limit_memory(uint64_t bytes) {
     JOBOBJECT_EXTENDED_LIMIT_INFORMATION limit = {.BasicLimitInformation.LimitFlags =
                                                       JOB_OBJECT_LIMIT_PROCESS_MEMORY,

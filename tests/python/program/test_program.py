@@ -619,6 +619,24 @@ def test_interrupt_writes_nothing(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["S.npy"]
 
 
+@pytest.mark.parametrize("words", [["plan", "-", "-o", "P.npy"], ["tokenize", "vocab.txt", "-"]])
+def test_interrupt_ends_a_wait_for_input(tmp_path: Path, words: list[str]) -> None:
+    (tmp_path / "vocab.txt").write_text("[UNK]\n[CLS]\n[SEP]\n[PAD]\n[MASK]\na\n")
+    before = sorted(path.name for path in tmp_path.iterdir())
+    with subprocess.Popen(
+        [PROGRAM, *words, "--json"],
+        cwd=tmp_path,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as child:
+        time.sleep(0.5)
+        child.send_signal(signal.SIGINT)
+        assert child.wait(timeout=10) == 130
+        assert json.loads(child.stdout.read())["status"] == "cancelled"
+    assert sorted(path.name for path in tmp_path.iterdir()) == before
+
+
 def on_terminal(words: list[str], seconds: float, **more: str) -> str:
     """What a terminal sees in the first seconds."""
     mother, daughter = pty.openpty()
