@@ -372,6 +372,7 @@ set(OTATTN_TOKENIZER_SOURCES
     models/tokenizer/pretokenize.c
     models/tokenizer/sentencepiece.c
     models/tokenizer/sentencepiece_model.c
+    models/tokenizer/tekken.c
     models/tokenizer/token_json.c
     models/tokenizer/token_settings.c
     models/tokenizer/tokenizer.c

@@ -8,7 +8,7 @@
  *     int32_t *ids = malloc(count * sizeof *ids);
  *     ota_tokenizer_encode(tokenizer, text, size, 0, ids, count, &count, &error);
  *
- * Byte-level BPE (GPT-2, SmolLM, Llama 3, Qwen), for which decoding gives back every byte of any text, valid
+ * Byte-level BPE (GPT-2, SmolLM, Llama 3, Qwen, Mistral's tekken.json), for which decoding gives back every byte of any text, valid
  * UTF-8 or not, unless the file asks for a normalisation; BPE on characters (Llama 2, Mistral, Gemma) and Unigram (T5,
  * XLM-R), out of tokenizer.json or SentencePiece's own files, which keep every byte where the vocabulary has pieces
  * for bytes; WordPiece (BERT) and whole words. Elsewhere broken bytes count as U+FFFD. Ids equal those of the Python
@@ -33,10 +33,10 @@ extern "C" {
 typedef struct ota_tokenizer ota_tokenizer;
 
 /* Reads a folder or a file. Of a folder, the first of: tokenizer.json; vocab.json or encoder.json with merges.txt or
- * vocab.bpe; vocab.txt; tokenizer.model, spiece.model or sentencepiece.bpe.model; and the settings beside it:
+ * vocab.bpe; vocab.txt; tokenizer.model, spiece.model or sentencepiece.bpe.model; tekken.json; and the settings beside it:
  * tokenizer_config.json, special_tokens_map.json, added_tokens.json, and of config.json tokenizer_class and model_type. A
- * key that is not known is refused. A file is tokenizer.json under any name ending in .json, a model of SentencePiece under
- * any name ending in .model, or a vocab.txt. *tokenizer is NULL on failure. Limits: 64 MiB a file, 2^20 pieces of at most 4
+ * key that is not known is refused. A file is tekken.json under a name with "tekken" ending in .json, tokenizer.json under
+ * any other ending so, a model of SentencePiece under any name ending in .model, or a vocab.txt. *tokenizer is NULL on failure. Limits: 64 MiB a file, 2^20 pieces of at most 4
  * KiB with ids 0, 1, 2 ... without a hole, 2^21 merges. [TOT-66] */
 OTA_API ota_status ota_tokenizer_open(ota_tokenizer **tokenizer, const char *path,
                                       ota_error *error);

@@ -16,6 +16,19 @@ enum { SCANNED = 64 };
 
 /* ---- building ---- */
 
+ota_status ota_bpe_put_merge(ota_token_merge_list *list, ota_merge merge, const char *path,
+                             int64_t offset, ota_error *error) {
+    if (list->count >= OTA_TOKEN_MERGES_MOST)
+        return ota_token_fail(error, OTA_ELIMIT, path, offset, "a tokenizer has at most %d merges",
+                              OTA_TOKEN_MERGES_MOST);
+    void *merges = list->merges;
+    const bool grown = ota_token_grow(&merges, &list->room, list->count + 1, sizeof *list->merges);
+    list->merges = merges;
+    if (!grown) return ota_token_no_memory(error);
+    list->merges[list->count++] = merge;
+    return OTA_OK;
+}
+
 ota_status ota_bpe_merge(const ota_vocabulary *vocabulary, ota_token_merge_list *list,
                          ota_text left, ota_text right, const char *path, int64_t offset,
                          ota_error *error) {
@@ -38,17 +51,11 @@ ota_status ota_bpe_merge(const ota_vocabulary *vocabulary, ota_token_merge_list 
                               "a merge needs the piece \"%.*s\", which the vocabulary lacks",
                               (int)(missing.size < 80 ? missing.size : 80), missing.data);
     }
-    if (list->count >= OTA_TOKEN_MERGES_MOST)
-        return ota_token_fail(error, OTA_ELIMIT, path, offset, "a tokenizer has at most %d merges",
-                              OTA_TOKEN_MERGES_MOST);
-    void *merges = list->merges;
-    const bool grown = ota_token_grow(&merges, &list->room, list->count + 1, sizeof *list->merges);
-    list->merges = merges;
-    if (!grown) return ota_token_no_memory(error);
-    list->merges[list->count] = (ota_merge){
-        .pair = (uint64_t)a << 32 | (uint64_t)b, .rank = (uint32_t)list->count, .product = product};
-    list->count++;
-    return OTA_OK;
+    return ota_bpe_put_merge(list,
+                             (ota_merge){.pair = (uint64_t)a << 32 | (uint64_t)b,
+                                         .rank = (uint32_t)list->count,
+                                         .product = product},
+                             path, offset, error);
 }
 
 ota_status ota_bpe_merge_line(const ota_vocabulary *vocabulary, ota_token_merge_list *list,

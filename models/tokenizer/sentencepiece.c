@@ -62,20 +62,6 @@ static part find_part(const ota_vocabulary *vocabulary, const ota_tokenizer_part
                                                                                 : PART_NONE;
 }
 
-static ota_status put_merge(ota_token_merge_list *list, ota_merge merge, const char *source,
-                            ota_error *error) {
-    if (list->count == OTA_TOKEN_MERGES_MOST)
-        return ota_token_fail(error, OTA_ELIMIT, source, -1,
-                              "the pieces have more than %d ways to be two pieces",
-                              OTA_TOKEN_MERGES_MOST);
-    void *merges = list->merges;
-    const bool grown = ota_token_grow(&merges, &list->room, list->count + 1, sizeof *list->merges);
-    list->merges = merges;
-    if (!grown) return ota_token_no_memory(error);
-    list->merges[list->count++] = merge;
-    return OTA_OK;
-}
-
 /* Every way in which piece `id` is two pieces. Characters that are no piece and unused pieces can take part in
  * merges of SentencePiece without being ids; no vocabulary that was met does that. */
 static ota_status split_piece(const ota_vocabulary *vocabulary, const ota_tokenizer_parts *parts,
@@ -103,11 +89,11 @@ static ota_status split_piece(const ota_vocabulary *vocabulary, const ota_tokeni
                                   "piece %d is unused and can be made of two others, and such "
                                   "vocabularies are not run",
                                   (int)id);
-        status = put_merge(list,
-                           (ota_merge){.pair = (uint64_t)(uint32_t)a << 32 | (uint32_t)b,
-                                       .rank = rank,
-                                       .product = id},
-                           parts->source, error);
+        status = ota_bpe_put_merge(list,
+                                   (ota_merge){.pair = (uint64_t)(uint32_t)a << 32 | (uint32_t)b,
+                                               .rank = rank,
+                                               .product = id},
+                                   parts->source, -1, error);
     }
     return status;
 }

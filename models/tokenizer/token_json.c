@@ -244,3 +244,59 @@ ota_status ota_token_json_tree(ota_token_json *json, ota_text span, json_t **tre
                               "not valid JSON: %.120s", cause.text);
     return OTA_OK;
 }
+
+ota_status ota_token_json_members(ota_token_json *json, ota_token_json *trees,
+                                  const char *const *names, int count, ota_text *spans,
+                                  json_t *small) {
+    ota_token_buffer key = {0};
+    bool first = true, more = true;
+    ota_status status = ota_token_json_open(json, '{');
+    while (status == OTA_OK) {
+        status = ota_token_json_next(json, '{', &first, &more);
+        if (status != OTA_OK || !more) break;
+        const size_t place = json->at;
+        ota_text span = {NULL, 0};
+        key.used = 0;
+        status = ota_token_json_key(json, &key);
+        if (status == OTA_OK && !ota_token_append(&key, "", 1))
+            status = ota_token_no_memory(json->error);
+        if (status == OTA_OK) status = ota_token_json_skip(json, &span);
+        if (status != OTA_OK) break;
+        int k = 0;
+        while (k < count && strcmp(names[k], key.bytes) != 0) k++;
+        if ((k < count && spans[k].data != NULL) || json_object_get(small, key.bytes) != NULL) {
+            status = ota_token_json_refuse(json, place, "a key is there twice");
+        } else if (k < count) {
+            spans[k] = span;
+        } else {
+            json_t *tree;
+            status = ota_token_json_tree(trees, span, &tree);
+            if (status == OTA_OK && json_object_set_new(small, key.bytes, tree) != 0)
+                status = ota_token_no_memory(json->error);
+        }
+    }
+    free(key.bytes);
+    return status;
+}
+
+/* ---- bytes ---- */
+
+bool ota_token_base64(const char *text, size_t size, ota_token_buffer *blob, bool *no_memory) {
+    static const char letters[] =
+        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    *no_memory = !ota_token_reserve(blob, size / 4 * 3 + 3);
+    if (*no_memory || size % 4 != 0) return false;
+    while (size > 0 && text[size - 1] == '=') size--;
+    uint32_t bits = 0;
+    int held = 0;
+    for (size_t k = 0; k < size; k++) {
+        const char *letter = memchr(letters, text[k], 64);
+        if (letter == NULL) return false;
+        bits = bits << 6 | (uint32_t)(letter - letters);
+        held += 6;
+        if (held < 8) continue;
+        held -= 8;
+        blob->bytes[blob->used++] = (char)(unsigned char)(bits >> held & 0xFF);
+    }
+    return true;
+}

@@ -42,6 +42,12 @@ ota_status ota_token_json_number(ota_token_json *json, double *value);
 ota_status ota_token_json_skip(ota_token_json *json, ota_text *span);
 /* The tree of a span; strict, without repeated keys. The caller drops the reference. */
 ota_status ota_token_json_tree(ota_token_json *json, ota_text span, json_t **tree);
+/* Spans of the named members of an object; the others become trees in `small`, counted by `trees`. */
+ota_status ota_token_json_members(ota_token_json *json, ota_token_json *trees,
+                                  const char *const *names, int count, ota_text *spans,
+                                  json_t *small);
+/* Base64, as JSON spells bytes, appended to *blob; false where it is none. */
+bool ota_token_base64(const char *text, size_t size, ota_token_buffer *blob, bool *no_memory);
 /* Only blanks may be left. */
 ota_status ota_token_json_finish(ota_token_json *json);
 static inline int64_t ota_token_json_place(const ota_token_json *json, ota_text span) {

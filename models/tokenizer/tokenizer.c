@@ -202,6 +202,20 @@ static ota_status open_lines(ota_tokenizer *tokenizer, const char *path,
     return status;
 }
 
+static ota_status open_tekken(ota_tokenizer *tokenizer, const char *path,
+                              const ota_token_settings *settings, ota_error *error) {
+    for (int k = OTA_SETTINGS_CONFIG; k <= OTA_SETTINGS_ADDED; k++)
+        if (settings->trees[k] != NULL)
+            return ota_token_settings_fail(settings, (ota_settings_file)k, OTA_UNSUPPORTED,
+                                           "is not run beside tekken.json, by which Mistral's "
+                                           "models set nothing else; take it out");
+    ota_token_file file;
+    ota_status status = ota_token_file_read(path, tokenizer->watch, &file, error);
+    if (status == OTA_OK) status = ota_tokenizer_read_tekken(tokenizer, &file, error);
+    ota_token_file_free(&file);
+    return status;
+}
+
 static ota_status open_model(ota_tokenizer *tokenizer, const char *path,
                              ota_token_settings *settings, ota_error *error) {
     ota_token_file file;
@@ -224,14 +238,11 @@ static ota_status open_folder(ota_tokenizer *tokenizer, const char *folder,
     if (have(folder, "tokenizer.model", path) || have(folder, "spiece.model", path) ||
         have(folder, "sentencepiece.bpe.model", path))
         return open_model(tokenizer, path, settings, error);
-    if (have(folder, "tekken.json", path))
-        return ota_token_fail(error, OTA_UNSUPPORTED, path, -1,
-                              "Mistral's own format is not read; give a tokenizer.json, or a "
-                              ".gguf file that the model was converted to");
+    if (have(folder, "tekken.json", path)) return open_tekken(tokenizer, path, settings, error);
     return ota_token_fail(error, OTA_EIO, folder, -1,
                           "holds no tokenizer: tokenizer.json, vocab.json (encoder.json) with "
-                          "merges.txt (vocab.bpe), vocab.txt, or tokenizer.model (spiece.model, "
-                          "sentencepiece.bpe.model)");
+                          "merges.txt (vocab.bpe), vocab.txt, tokenizer.model (spiece.model, "
+                          "sentencepiece.bpe.model), or tekken.json");
 }
 
 ota_status ota_tokenizer_open(ota_tokenizer **tokenizer, const char *path, ota_error *error) {
@@ -250,6 +261,7 @@ ota_status ota_tokenizer_open_with(ota_tokenizer **tokenizer, const char *path,
     const bool folder = ota_path_is_folder(path);
     const size_t length = strlen(path);
     const bool json = length >= 5 && strcmp(path + length - 5, ".json") == 0,
+               tekken = json && strstr(ota_path_end(path), "tekken") != NULL,
                pieces = length >= 6 && strcmp(path + length - 6, ".model") == 0;
     ota_tokenizer *made = calloc(1, sizeof *made);
     if (made == NULL) return ota_token_no_memory(error);
@@ -259,6 +271,7 @@ ota_status ota_tokenizer_open_with(ota_tokenizer **tokenizer, const char *path,
     ota_token_settings settings;
     ota_token_settings_start(&settings, &watch, error);
     status = folder   ? open_folder(made, path, &settings, error)
+             : tekken ? open_tekken(made, path, &settings, error)
              : json   ? open_json(made, path, &settings, error)
              : pieces ? open_model(made, path, &settings, error)
                       : open_lines(made, path, &settings, error);

@@ -29,49 +29,17 @@ typedef struct reading {
 
 /* ---- where the members lie ---- */
 
-/* Spans of the named members of an object; the others become trees in `small`. */
-static ota_status read_members(reading *r, ota_token_json *json, const char *const *names,
-                               int count, ota_text *spans, json_t *small) {
-    ota_token_buffer key = {0};
-    bool first = true, more = true;
-    ota_status status = ota_token_json_open(json, '{');
-    while (status == OTA_OK) {
-        status = ota_token_json_next(json, '{', &first, &more);
-        if (status != OTA_OK || !more) break;
-        const size_t place = json->at;
-        ota_text span = {NULL, 0};
-        key.used = 0;
-        status = ota_token_json_key(json, &key);
-        if (status == OTA_OK && !ota_token_append(&key, "", 1))
-            status = ota_token_no_memory(json->error);
-        if (status == OTA_OK) status = ota_token_json_skip(json, &span);
-        if (status != OTA_OK) break;
-        int k = 0;
-        while (k < count && strcmp(names[k], key.bytes) != 0) k++;
-        if ((k < count && spans[k].data != NULL) || json_object_get(small, key.bytes) != NULL) {
-            status = ota_token_json_refuse(json, place, "a key is there twice");
-        } else if (k < count) {
-            spans[k] = span;
-        } else {
-            json_t *tree;
-            status = ota_token_json_tree(&r->json, span, &tree);
-            if (status == OTA_OK && json_object_set_new(small, key.bytes, tree) != 0)
-                status = ota_token_no_memory(json->error);
-        }
-    }
-    free(key.bytes);
-    return status;
-}
-
 static ota_status find_members(reading *r) {
     ota_token_json json = r->json;
-    ota_status status = read_members(r, &json, top_names, TOP_MEMBERS, r->top, r->others);
+    ota_status status =
+        ota_token_json_members(&json, &r->json, top_names, TOP_MEMBERS, r->top, r->others);
     if (status == OTA_OK) status = ota_token_json_finish(&json);
     if (status != OTA_OK) return status;
     if (r->top[MODEL].data == NULL)
         return ota_token_json_refuse(&r->json, 0, "a tokenizer must have a model");
     json = ota_token_json_within(&r->json, r->top[MODEL]);
-    status = read_members(r, &json, model_names, MODEL_MEMBERS, r->model, r->settings);
+    status =
+        ota_token_json_members(&json, &r->json, model_names, MODEL_MEMBERS, r->model, r->settings);
     if (status == OTA_OK && r->model[VOCAB].data == NULL)
         status = ota_token_json_refuse(&r->json, (size_t)ota_token_json_place(&json, r->top[MODEL]),
                                        "a model must have a vocab");

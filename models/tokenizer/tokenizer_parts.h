@@ -183,13 +183,16 @@ typedef struct ota_bpe {
 } ota_bpe;
 
 typedef struct ota_token_merge_list {
-    ota_merge *merges; /* rank = index */
+    ota_merge *merges;
     size_t count, room;
     size_t prefix_size; /* bytes that the right piece of a merge loses in their product */
     ota_watch *watch;
 } ota_token_merge_list;
 
-/* The merge of two pieces spelled as in the vocabulary; both and their product must exist. */
+/* One more, up to as many as there may be. */
+ota_status ota_bpe_put_merge(ota_token_merge_list *list, ota_merge merge, const char *path,
+                             int64_t offset, ota_error *error);
+/* The merge of two pieces spelled as in the vocabulary, ranked behind all others; both and their product must exist. */
 ota_status ota_bpe_merge(const ota_vocabulary *vocabulary, ota_token_merge_list *list,
                          ota_text left, ota_text right, const char *path, int64_t offset,
                          ota_error *error);
@@ -517,6 +520,9 @@ ota_status ota_tokenizer_read_json(ota_tokenizer *tokenizer, const ota_token_fil
 ota_status ota_tokenizer_read_lists(ota_tokenizer *tokenizer, const ota_token_file *vocabulary,
                                     const ota_token_file *merges, ota_token_settings *settings,
                                     ota_error *error);
+/* tekken.json of Mistral (tekken.c), beside which nothing has a say. */
+ota_status ota_tokenizer_read_tekken(ota_tokenizer *tokenizer, const ota_token_file *file,
+                                     ota_error *error);
 /* tokenizer.model of SentencePiece (sentencepiece_model.c). */
 ota_status ota_tokenizer_read_model(ota_tokenizer *tokenizer, const ota_token_file *file,
                                     ota_token_settings *settings, ota_error *error);

@@ -136,27 +136,6 @@ static ota_status strip(ota_normal *step, const json_t *tree, const ota_token_me
     return OTA_OK;
 }
 
-/* Base64, as JSON spells bytes: bytes to *blob; false where it is none. */
-static bool from_base64(const char *text, size_t size, ota_token_buffer *blob, bool *no_memory) {
-    static const char letters[] =
-        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    *no_memory = !ota_token_reserve(blob, size / 4 * 3 + 3);
-    if (*no_memory || size % 4 != 0) return false;
-    while (size > 0 && text[size - 1] == '=') size--;
-    uint32_t bits = 0;
-    int held = 0;
-    for (size_t k = 0; k < size; k++) {
-        const char *letter = memchr(letters, text[k], 64);
-        if (letter == NULL) return false;
-        bits = bits << 6 | (uint32_t)(letter - letters);
-        held += 6;
-        if (held < 8) continue;
-        held -= 8;
-        blob->bytes[blob->used++] = (char)(unsigned char)(bits >> held & 0xFF);
-    }
-    return true;
-}
-
 static ota_status precompiled(ota_normal *step, const json_t *tree,
                               const ota_token_member *member) {
     const json_t *text = json_object_get(tree, "precompiled_charsmap");
@@ -164,7 +143,7 @@ static ota_status precompiled(ota_normal *step, const json_t *tree,
     bool no_memory = false;
     const bool fine =
         json_is_string(text) &&
-        from_base64(json_string_value(text), json_string_length(text), &blob, &no_memory);
+        ota_token_base64(json_string_value(text), json_string_length(text), &blob, &no_memory);
     const ota_status status =
         no_memory ? ota_token_no_memory(member->error)
         : !fine   ? ota_token_fail(member->error, OTA_EFORMAT, member->path, member->offset,

@@ -150,7 +150,10 @@ ota_status ota_vocabulary_index(ota_vocabulary *vocabulary, ota_watch *watch, ot
     for (int32_t id = 0; id < vocabulary->count; id++) {
         const ota_text piece = ota_vocabulary_text(vocabulary, id);
         const uint64_t slot = slot_of(vocabulary, piece.data, piece.size);
-        if (vocabulary->slots[slot] < 0) vocabulary->slots[slot] = id;
+        const int32_t there = vocabulary->slots[slot];
+        /* An added token does not hide a piece of the model. */
+        if (there < 0 || (vocabulary->outside[there] && !vocabulary->outside[id]))
+            vocabulary->slots[slot] = id;
         const ota_status status = ota_look(watch, piece.size, error);
         if (status != OTA_OK) return status;
     }

@@ -262,6 +262,19 @@ static void test_frames(void **state) {
     }
 }
 
+/* Merges follow from ranks; special pieces come first. */
+static void test_tekken(void **state) {
+    (void)state;
+    static const char *const pieces[] = {"bc", "ab", "cd", "bd"};
+    put_tekken("tekken.json", pieces, 4, "");
+    open_and_expect(".", "abc bd<s>cdab", "<s> a bc \u0120 bd <s> cd ab");
+    ota_tokenizer *tokenizer = open_path("tekken.json");
+    static const int32_t ids[] = {1, 3 + 'x', 3 + 0xC3, 3 + 0xA9, 3 + 256, 2};
+    expect_text(tokenizer, ids, 6, 0, "<s>x\u00E9bc<SPECIAL_2>", 19);
+    expect_pieces(tokenizer, "<s>\u00E9", OTA_ENCODE_PLAIN, "<s> < s > \u00C3 \u00A9");
+    ota_tokenizer_free(tokenizer);
+}
+
 /* ---- broken files ---- */
 
 /* The byte that the sentence must name is the one behind the @ of the text, which the file lacks. */
@@ -318,6 +331,35 @@ static void test_broken_json(void **state) {
         {"{\"a\": @-0}", OTA_EFORMAT, "-0 is no exact integer"},
     };
     refuse_all("t.json", "t.json", table, sizeof table / sizeof *table);
+}
+
+#define TEKKEN(vocab)                                                                              \
+    "{\"config\": {\"version\": \"v3\", \"pattern\": \"x\", \"default_vocab_size\": 276, "         \
+    "\"default_num_special_tokens\": 20}, \"vocab\": " vocab "}"
+
+static void test_broken_tekken(void **state) {
+    (void)state;
+    static const char keys[] = "a piece has rank, token_bytes and token_str, each once";
+    static const broken table[] = {
+        {"{\"config\": {}, @\"config\": {}}", OTA_EFORMAT, "a key is there twice"},
+        {"{\"config\": @[], \"vocab\": []}", OTA_EFORMAT, "config must be an object"},
+        {TEKKEN("@{}"), OTA_EFORMAT, "a JSON list must begin here"},
+        {TEKKEN("@[]"), OTA_EFORMAT,
+         "vocab must hold as many pieces as default_vocab_size has beyond the special ones"},
+        {TEKKEN("[@1]"), OTA_EFORMAT, "a JSON object must begin here"},
+        {TEKKEN("[{@\"x\": 1}]"), OTA_EFORMAT, keys},
+        {TEKKEN("[{\"rank\": 0, @\"rank\": 0}]"), OTA_EFORMAT, keys},
+        {TEKKEN("[{\"rank\": 0, \"token_bytes\": @1}]"), OTA_EFORMAT, "a string must stand here"},
+        {TEKKEN("[@{\"rank\": 0, \"token_bytes\": \"AQ==\"}]"), OTA_EFORMAT,
+         "the first 256 pieces must be the bytes"},
+        {TEKKEN("[@{\"rank\": 0, \"token_bytes\": \"A===\"}]"), OTA_EFORMAT,
+         "the first 256 pieces must be the bytes"},
+        {TEKKEN("[@{\"token_bytes\": \"AA==\", \"rank\": 1}]"), OTA_EFORMAT,
+         "ranks must be 0, 1, 2 ... in order"},
+        {TEKKEN("[{\"token_str\": \"\\u0000\", \"rank\": 0, \"token_bytes\": \"AA==\"} @1]"),
+         OTA_EFORMAT, "a comma or the closing bracket must stand here"},
+    };
+    refuse_all("tekken.json", "tekken.json", table, sizeof table / sizeof *table);
 }
 
 #define WITH_VOCAB(vocab) "{" BYTES ", \"model\": {\"merges\": [], \"vocab\": " vocab "}}"
@@ -537,6 +579,8 @@ static void test_hostile_files_are_answered_at_once(void **state) {
 TEST_FILE(test_tokenizer_files) {
     const struct CMUnitTest tests[] = {
         IN_FOLDER(test_tokenizer_json),
+        IN_FOLDER(test_tekken),
+        IN_FOLDER(test_broken_tekken),
         IN_FOLDER(test_most_steps),
         IN_FOLDER(test_cuts_of_every_behavior),
         IN_FOLDER(test_blanks_before_pieces),

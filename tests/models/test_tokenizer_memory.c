@@ -269,6 +269,14 @@ static void memory_of_lists(void **state) {
     assert_true(refuse_in_turn(&folder) > 10);
 }
 
+static void memory_of_tekken(void **state) {
+    (void)state;
+    static const char *const pieces[] = {"ab", "ba"};
+    const source from = {.path = "tekken.json", .text = long_text("\xE4\xB8  \u4E2D<s>")};
+    put_tekken("tekken.json", pieces, 2, ", \"image\": {\"x\": 1}");
+    assert_true(refuse_in_turn(&from) > 10);
+}
+
 TEST_FILE(test_tokenizer_memory) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(memory_of_bpe),
@@ -278,6 +286,7 @@ TEST_FILE(test_tokenizer_memory) {
         IN_FOLDER(memory_of_json),
         IN_FOLDER(memory_of_model),
         IN_FOLDER(memory_of_lists),
+        IN_FOLDER(memory_of_tekken),
     };
     return cmocka_run_group_tests_name("tokenizer_memory", tests, NULL, NULL);
 }

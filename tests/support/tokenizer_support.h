@@ -136,6 +136,34 @@ static inline void expect_text(const ota_tokenizer *tokenizer, const int32_t *id
     free(text);
 }
 
+/* A tekken.json of the 256 bytes, then `pieces` of two bytes, behind two special ones; `more` stands at its end. */
+static inline void put_tekken(const char *path, const char *const *pieces, int count,
+                              const char *more) {
+    static const char letters[] =
+        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    static char text[1 << 15];
+    const size_t room = sizeof text;
+    size_t used = (size_t)snprintf(
+        text, room,
+        "{\"config\": {\"pattern\": \"[a-z]+|[^a-z]\", \"version\": \"v13\", "
+        "\"default_vocab_size\": %d, \"default_num_special_tokens\": 3}, \"special_tokens\": "
+        "[{\"rank\": 0, \"token_str\": \"<unk>\"}, {\"rank\": 1, \"token_str\": \"<s>\"}], "
+        "\"vocab\": [",
+        259 + count);
+    for (int k = 0; k < 256 + count; k++) {
+        const char *piece = k < 256 ? (char[2]){(char)(unsigned char)k, '\0'} : pieces[k - 256];
+        const unsigned first = (unsigned char)piece[0],
+                       second = k < 256 ? 0 : (unsigned char)piece[1];
+        used += (size_t)snprintf(
+            text + used, room - used, "%s{\"rank\": %d, \"token_bytes\": \"%c%c%c=\"}",
+            k > 0 ? ", " : "", k, letters[first >> 2], letters[(first & 3) << 4 | second >> 4],
+            k < 256 ? '=' : letters[(second & 15) << 2]);
+        assert_true(used < room);
+    }
+    used += (size_t)snprintf(text + used, room - used, "]%s}", more);
+    put(path, text, used);
+}
+
 static inline uint64_t draw(uint64_t *state) { return splitmix64(state) >> 33; }
 
 #endif

@@ -539,12 +539,6 @@ def test_a_folder_with_a_model(tmp_path: Path) -> None:
     assert done.returncode == 2 and b"is not run on tokenizer.model" in done.stderr
 
 
-def test_a_folder_with_tekken(tmp_path: Path) -> None:
-    (tmp_path / "tekken.json").write_text('{"vocab": [], "config": {}}')
-    done = run(tmp_path, "tokenize", ".", "--text", "a")
-    assert done.returncode == 2 and b"tekken.json: Mistral's own format is not read" in done.stderr
-
-
 PIECE = field(1, b"<unk>") + field(3, 2)
 REFUSED: list[tuple[bytes, int, str]] = [
     (b"", 4, "there are no pieces"),
