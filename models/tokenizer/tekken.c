@@ -195,6 +195,7 @@ static ota_status read_pieces(reading *r) {
         if (status == OTA_OK && rank != next)
             status = ota_token_json_refuse(&json, place, "ranks must be 0, 1, 2 ... in order");
         if (status == OTA_OK && rank < r->pieces) status = add_piece(r, &json, place, rank);
+        if (status == OTA_OK) status = ota_look(r->list.watch, json.at - place, json.error);
     }
     if (status == OTA_OK) status = ota_token_json_finish(&json);
     if (status == OTA_OK && next < r->pieces)

@@ -4,12 +4,11 @@
  * The clock counts computation of the one thread that there is (work_clock.h); the longest stretch between two looks is what is
  * held, so that no place of a call is left out. */
 #define _GNU_SOURCE
-#include "files_support.h"
+#include "tokenizer_support.h"
 
 #include "base/integers.h"
 #include "groups.h"
 #include "otattn_model.h"
-#include "otattn_tokenizer.h"
 #include "work_clock.h"
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
@@ -102,6 +101,25 @@ static void put_unigram(int64_t count) {
     write_text(&t, "u.json");
 }
 
+/* Mistral's, each piece of which is two others in several ways. */
+static void put_ranks(int64_t count) {
+    text t = {0};
+    char word[16], spelled[24];
+    add(&t,
+        "{\"config\": {\"pattern\": \"[a-z]+\", \"version\": \"v3\", \"default_vocab_size\": "
+        "%lld, \"default_num_special_tokens\": %lld}, \"vocab\": [",
+        (long long)(count + count / 4), (long long)(count / 4));
+    for (int64_t k = 0; k < count; k++) {
+        const char byte = (char)(unsigned char)k;
+        /* Words of one letter are bytes already. */
+        const char *piece = k < 256 ? &byte : word_of(k - 256 + 26, word);
+        add(&t, "%s{\"rank\": %lld, \"token_bytes\": \"%s\"}", k > 0 ? ", " : "", (long long)k,
+            base64(piece, k < 256 ? 1 : strlen(piece), spelled));
+    }
+    add(&t, "]}");
+    write_text(&t, "tekken.json");
+}
+
 static void put_lines(int64_t count) {
     text t = {0};
     char word[16];
@@ -174,6 +192,10 @@ static ota_status open_unigram(const ota_token_options *options, ota_error *erro
     return open_path("u.json", options, error);
 }
 
+static ota_status open_ranks(const ota_token_options *options, ota_error *error) {
+    return open_path("tekken.json", options, error);
+}
+
 static ota_status open_lines(const ota_token_options *options, ota_error *error) {
     return open_path("vocab.txt", options, error);
 }
@@ -191,7 +213,7 @@ static ota_text *pieces;
 static float *scores;
 
 /* Pieces of SentencePiece, most of which are two others; in no order of their scores. */
-static ota_status create(const ota_token_options *options, ota_error *error) {
+static ota_status create_pieces(const ota_token_options *options, ota_error *error) {
     ota_tokenizer *tokenizer;
     int32_t *kinds = calloc((size_t)piece_count, sizeof *kinds);
     assert_non_null(kinds);
@@ -267,6 +289,8 @@ static void tokenizers(void **unused) {
     expect_looks("BPE with added tokens", open_bpe, OTA_OK);
     put_unigram(100000 * times());
     expect_looks("Unigram", open_unigram, OTA_OK);
+    put_ranks(ota_int_min(100000 * times(), 300000));
+    expect_looks("tekken.json", open_ranks, OTA_OK);
     put_lines(100000 * times());
     expect_looks("vocab.txt", open_lines, OTA_OK);
     put_settings(ota_int_min(50000 * times(), 200000));
@@ -274,7 +298,7 @@ static void tokenizers(void **unused) {
     put_string(ota_int_min(1000000 * times(), 5000000));
     expect_looks("a long text", open_string, OTA_ELIMIT);
     put_pieces(ota_int_min(100000 * times(), 400000));
-    expect_looks("pieces of SentencePiece", create, OTA_OK);
+    expect_looks("pieces of SentencePiece", create_pieces, OTA_OK);
     for (int64_t k = 0; k < piece_count; k++) free((char *)(uintptr_t)pieces[k].data);
     free(pieces);
     free(scores);

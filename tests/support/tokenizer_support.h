@@ -136,11 +136,25 @@ static inline void expect_text(const ota_tokenizer *tokenizer, const int32_t *id
     free(text);
 }
 
-/* A tekken.json of the 256 bytes, then `pieces` of two bytes, behind two special ones; `more` stands at its end. */
-static inline void put_tekken(const char *path, const char *const *pieces, int count,
-                              const char *more) {
+/* `text` in base64, as JSON spells bytes: out [4 ceil(size / 3) + 1]. */
+static inline const char *base64(const char *text, size_t size, char *out) {
     static const char letters[] =
         "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    char *to = out;
+    for (size_t k = 0; k < size; k += 3) {
+        uint32_t bits = 0;
+        for (size_t i = 0; i < 3; i++)
+            bits = bits << 8 | (k + i < size ? (unsigned char)text[k + i] : 0U);
+        for (size_t i = 0; i < 4; i++)
+            *to++ = k + i > size ? '=' : letters[bits >> (18 - 6 * i) & 63];
+    }
+    *to = '\0';
+    return out;
+}
+
+/* A tekken.json of the 256 bytes, then `pieces`, behind three special ones; `more` stands at its end. */
+static inline void put_tekken(const char *path, const char *const *pieces, int count,
+                              const char *more) {
     static char text[1 << 15];
     const size_t room = sizeof text;
     size_t used = (size_t)snprintf(
@@ -151,13 +165,13 @@ static inline void put_tekken(const char *path, const char *const *pieces, int c
         "\"vocab\": [",
         259 + count);
     for (int k = 0; k < 256 + count; k++) {
-        const char *piece = k < 256 ? (char[2]){(char)(unsigned char)k, '\0'} : pieces[k - 256];
-        const unsigned first = (unsigned char)piece[0],
-                       second = k < 256 ? 0 : (unsigned char)piece[1];
-        used += (size_t)snprintf(
-            text + used, room - used, "%s{\"rank\": %d, \"token_bytes\": \"%c%c%c=\"}",
-            k > 0 ? ", " : "", k, letters[first >> 2], letters[(first & 3) << 4 | second >> 4],
-            k < 256 ? '=' : letters[(second & 15) << 2]);
+        const char byte = (char)(unsigned char)k;
+        char spelled[SPELLED];
+        used +=
+            (size_t)snprintf(text + used, room - used, "%s{\"rank\": %d, \"token_bytes\": \"%s\"}",
+                             k > 0 ? ", " : "", k,
+                             k < 256 ? base64(&byte, 1, spelled)
+                                     : base64(pieces[k - 256], strlen(pieces[k - 256]), spelled));
         assert_true(used < room);
     }
     used += (size_t)snprintf(text + used, room - used, "]%s}", more);

@@ -1,4 +1,4 @@
-"""tekken.json of Mistral against the package `mistral-common`: a file of its own and small drawn ones, on drawn
+"""tekken.json of Mistral against the package `mistral-common`: a file of its own and small drawn ones, on
 texts in many scripts; what is refused, by name."""
 
 from __future__ import annotations
