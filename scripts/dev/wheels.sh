@@ -120,7 +120,7 @@ in_debian() {
 
 # wheel_runs FILE RUNNER: used where its system can be had. pip takes it with NumPy's wheel for that system, by their tags.
 wheel_runs() {
-    local root folder file name machine=x86_64 platforms=()
+    local root folder file name machine=x86_64 platforms=() run=/opt/run
     folder=$build/wheels/unpacked
     rm -rf "$folder"
     if [ "$2" = none ] || [ "$2" = wine ]; then
@@ -143,7 +143,11 @@ wheel_runs() {
     as_root rm -rf "$root/opt/otattn" "$root/opt/run" "$root/opt/demo"
     as_root mkdir -p "$root/opt"
     as_root cp -r data/demo scripts/use_wheel.py "$root/opt"
-    [ "$2" = amd64 ] || machine=aarch64
+    if [ "$2" != amd64 ]; then
+        # Under emulation files are read from that root where it has them, and written to this machine's.
+        machine=aarch64 run=$build/wheels/run
+        rm -rf "$run"
+    fi
     for name in manylinux_2_17 manylinux_2_27 manylinux_2_28; do platforms+=(--platform "${name}_$machine"); done
     [[ $1 != *musl* ]] || platforms=(--platform "musllinux_1_2_$machine")
     as_root "$build/venv-python/bin/pip" install -q --disable-pip-version-check --no-compile --target "$root/opt/otattn" \
@@ -153,7 +157,7 @@ wheel_runs() {
         in_debian "$2" /usr/bin/python3.11 /opt/use_wheel.py /opt/demo/model || return 1
     fi
     in_debian "$2" /opt/otattn/otattn/bin/otattn --version && in_debian "$2" /opt/otattn/otattn/bin/otattn verify --only 'CETA*' &&
-        in_debian "$2" /opt/otattn/otattn/bin/otattn analyze /opt/demo/model /opt/demo/paragraph.txt --windows 1x32 -o /opt/run
+        in_debian "$2" /opt/otattn/otattn/bin/otattn analyze /opt/demo/model /opt/demo/paragraph.txt --windows 1x32 -o "$run"
 }
 
 # sources_of_package FOLDER
