@@ -9,6 +9,7 @@ of a header that moves changes it.
 check_abi.py BUILD_FOLDER          judges the library and the headers of this checkout
 check_abi.py --write BUILD_FOLDER  writes tests/abi/abi.txt anew, which announces the changes
 check_abi.py --header              writes the public headers of this version into tests/abi/
+check_abi.py --assertions          prints a C source that compiles where structs lie as abi.txt says
 check_abi.py --self-test           changes a header in one way after another and expects each judged
 """
 
@@ -316,6 +317,24 @@ def judge(build: Path, write: bool) -> int:
     return 1 if wrong or differing else 0
 
 
+def assertions(kept: str) -> str:
+    """Of abi.txt, which was read on one system: sizes, offsets and numbers, for compilers of others."""
+    lines = [f"#include <{header.name}>" for header in public_headers()] + ["#include <stddef.h>"]
+    struct = ""
+    for line in kept.splitlines():
+        if head := re.fullmatch(r"struct (\w+): (\d+) bytes.*", line):
+            struct = head[1]
+            lines.append(f'_Static_assert(sizeof({struct}) == {head[2]}, "{struct}");')
+        elif not line.startswith(" "):
+            struct = ""
+        elif struct and (member := re.fullmatch(r" +(\d+) .*?(\w+)", line)):
+            text = f"offsetof({struct}, {member[2]}) == {member[1]}"
+            lines.append(f'_Static_assert({text}, "{struct}.{member[2]}");')
+        elif number := re.fullmatch(r" +(OTA_\w+) (-?\d+)", line):
+            lines.append(f'_Static_assert({number[1]} == {number[2]}, "{number[1]}");')
+    return "\n".join([*lines, ""])
+
+
 # ---- self-test -----------------------------------------------------------------------------------
 
 HEADER = """
@@ -417,6 +436,9 @@ def main() -> int:
         return self_test()
     if words == ["--header"]:
         return write_header()
+    if words == ["--assertions"]:
+        print(assertions(KEPT.read_text(encoding="utf-8")), end="")
+        return 0
     write = words[:1] == ["--write"]
     if len(words) != 1 + write:
         print(__doc__)

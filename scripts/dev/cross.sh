@@ -112,13 +112,19 @@ smoke_sources() {
     [[ $1 != *windows* ]] || find src/* -maxdepth 1 -name '*.c' ! -path 'src/base/*' ! -path 'src/backend/*'
 }
 
-# cross_smoke TARGET: warnings of Zig's clang, which is newer than Debian's, and what the target lacks; no code is kept.
+# cross_smoke TARGET: warnings of Zig's clang, which is newer than Debian's, what the target lacks, and structs that lie otherwise than
+# tests/abi/abi.txt says; no code is kept.
 cross_smoke() {
-    local source header definitions=() failed=0
+    local source header sources definitions=() failed=0
     zig_tools "$1" || return 1
     [[ $1 != *windows* ]] || definitions=(-DOTATTN_BUILD)
     for header in include/*.h; do printf '#include <%s>\n' "${header#include/}"; done | grep -v otattn_mpi >"$build/zig/$1/headers.c"
-    for source in "$build/zig/$1/headers.c" $(smoke_sources "$1"); do
+    mapfile -t sources < <(smoke_sources "$1")
+    sources+=("$build/zig/$1/headers.c")
+    if [[ $1 != arm-* ]]; then
+        python3 scripts/check_abi.py --assertions >"$build/zig/$1/abi.c" && sources+=("$build/zig/$1/abi.c") || failed=1
+    fi
+    for source in "${sources[@]}"; do
         "$build/zig/$1/cc" -std=c11 -O0 -Wall -Wextra -Wpedantic -Wconversion -Werror "${definitions[@]}" -Iinclude -Isrc -I. -c "$source" \
             -o "$build/zig/$1/smoke.o" || failed=1
     done
