@@ -235,8 +235,6 @@ const char *cli_type_name(ota_type type);
 ota_type cli_type_of(const char *name);
 /* count elements; rounds to nearest even; integers and truths become numbers too. */
 void cli_convert(const void *from, ota_type from_type, void *to, ota_type to_type, size_t count);
-/* All elements of an array, between looks. */
-int cli_convert_array(const cli_array *array, void *to, ota_type type, cli_error *error);
 double cli_element(const void *data, ota_type type, size_t index);
 
 /* ---- problem_flags.c: settings and files -> ota_problem and ota_options ---- */

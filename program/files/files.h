@@ -120,6 +120,8 @@ int cli_read_array(const char *spec, const cli_limits *limits, cli_array *out, c
  * .safetensors. Of other files, and of other shapes, all of it: out->in_part tells. */
 int cli_read_share(const char *spec, const cli_share *share, cli_array *out, cli_error *error);
 void cli_array_free(cli_array *array);
+/* All elements, as cli_convert, between looks. */
+int cli_convert_array(const cli_array *array, void *to, ota_type type, cli_error *error);
 
 /* Names, types and shapes of all arrays of a file, in the file's order; `path` without `:name`. */
 int cli_list_arrays(const char *path, const cli_limits *limits, cli_listing *out, cli_error *error);
