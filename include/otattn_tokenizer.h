@@ -89,7 +89,8 @@ typedef struct ota_tokenizer_parts {
     size_t size;        /* of this struct */
     const char *source; /* named in errors */
     const char *
-        model; /* "bpe" (byte-level), "sentencepiece" (BPE by scores), "unigram" (the same pieces) or "wordpiece" */
+        model; /* "bpe" (byte-level), "sentencepiece" (BPE by scores), "unigram" or "words" (the same pieces) or
+                  "wordpiece" */
     /* How text is cut before merging: "gpt-2" (default), "smollm", "llama-3", "qwen-2", "qwen-3.5", "gpt-4o", "tekken",
        "deepseek-llm", "deepseek-coder", "deepseek-3", "falcon", "bloom", "viking", "seed-coder", "superbpe",
        "bailing". BPE only. */
@@ -115,6 +116,7 @@ typedef struct ota_tokenizer_parts {
     int space_in_front;
     int space_once;
     ota_text charsmap;
+    int space_behind; /* SentencePiece: the blank of space_in_front is put behind instead */
 } ota_tokenizer_parts;
 
 /* A tokenizer of these parts, to be freed by ota_tokenizer_free; *tokenizer is NULL on failure: OTA_EINVAL, OTA_EFORMAT (parts

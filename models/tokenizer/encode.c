@@ -25,7 +25,9 @@ static ota_status encode_word(ota_token_encoder *encoder, const char *word, size
     case OTA_TOKEN_BPE: return ota_bpe_word(encoder, word, size);
     case OTA_TOKEN_UNIGRAM: return ota_unigram_word(encoder, word, size);
     case OTA_TOKEN_WORDPIECE: return ota_wordpiece_word(encoder, word, size);
-    default: return whole_word(encoder, word, size);
+    default:
+        return encoder->tokenizer->sentencepiece ? ota_sentencepiece_words(encoder, word, size)
+                                                 : whole_word(encoder, word, size);
     }
 }
 
@@ -96,8 +98,8 @@ static ota_status encode_normalized(ota_token_encoder *encoder, ota_text text, b
     ota_added_match match = {.begin = 0};
     ota_status status = OTA_OK;
     size_t at = 0;
-    /* SentencePiece's are pieces like others, not marks in the text; to Unigram they are no more than that. */
-    if (encoder->tokenizer->sentencepiece) plain = encoder->tokenizer->model == OTA_TOKEN_UNIGRAM;
+    /* SentencePiece's are pieces like others, not marks in the text; to Unigram and words they are no more than that. */
+    if (encoder->tokenizer->sentencepiece) plain = encoder->tokenizer->model != OTA_TOKEN_BPE;
     while (!plain && status == OTA_OK && ota_added_next(set, text.data, text.size, &match)) {
         if (match.begin > at)
             status = encode_plain(encoder, (ota_text){text.data + at, match.begin - at});

@@ -160,6 +160,8 @@ static ota_status sentencepiece(const ota_normalizing *run, const ota_normal *st
     }
     while (once && out->used >= 3 && memcmp(out->bytes + out->used - 3, blank_sign, 3) == 0)
         out->used -= 3;
+    if (begun && (step->flags & OTA_SPACE_BEHIND) != 0)
+        fine = fine && ota_token_append(out, blank_sign, 3);
     return fine ? OTA_OK : ota_token_no_memory(error);
 }
 

@@ -150,6 +150,36 @@ bool ota_sentencepiece_spell(ota_text text, ota_token_buffer *out) {
     return fine;
 }
 
+/* Where the next word begins behind the first character. */
+static size_t word_size(const char *text, size_t size) {
+    for (size_t at = 1; at + 2 < size; at++) {
+        const char *found = memchr(text + at, 0xE2, size - 2 - at);
+        if (found == NULL) break;
+        at = (size_t)(found - text);
+        if (memcmp(found, "\xE2\x96\x81", 3) == 0) return at;
+    }
+    return size;
+}
+
+/* An unknown word becomes its bytes where they have pieces; else a run of them is one unknown piece. */
+ota_status ota_sentencepiece_words(ota_token_encoder *encoder, const char *text, size_t size) {
+    const ota_tokenizer *tokenizer = encoder->tokenizer;
+    bool unknown = false;
+    for (size_t at = 0, bytes; at < size; at += bytes) {
+        bytes = word_size(text + at, size - at);
+        const int32_t id = ota_vocabulary_find_model(&tokenizer->vocabulary, text + at, bytes);
+        const ota_status status = ota_look(&encoder->watch, bytes, encoder->error);
+        if (status != OTA_OK) return status;
+        if (id >= 0) ota_token_put(encoder, id);
+        for (size_t k = 0; k < bytes && id < 0 && tokenizer->fallback; k++)
+            ota_token_put(encoder, tokenizer->byte_ids[(unsigned char)text[at + k]]);
+        if (id < 0 && !tokenizer->fallback && !unknown && tokenizer->unknown >= 0)
+            ota_token_put(encoder, tokenizer->unknown);
+        unknown = id < 0;
+    }
+    return OTA_OK;
+}
+
 bool ota_token_bytes(const ota_tokenizer *tokenizer, const char *text, size_t size, int32_t *ids) {
     for (size_t k = 0; k < size; k++)
         if (tokenizer->byte_ids[(unsigned char)text[k]] < 0) return false;

@@ -72,8 +72,8 @@ static message inside(const message *m, const field *f) {
 
 /* ---- the model ---- */
 
-/* model_type of trainer_spec; 3 are words. */
-enum { UNIGRAM = 1, BPE = 2, CHARACTERS = 4 };
+/* model_type of trainer_spec. */
+enum { UNIGRAM = 1, BPE = 2, WORDS = 3, CHARACTERS = 4 };
 
 typedef struct model {
     ota_text *pieces;
@@ -141,12 +141,11 @@ static ota_status read_trainer(message m, model *all) {
         if (status != OTA_OK) break;
         if (f.number == 3) all->type = f.value;
         if (f.number == 35) all->byte_fallback = f.value != 0;
-        if (f.number == 3 && f.value != UNIGRAM && f.value != BPE && f.value != CHARACTERS)
+        if (f.number == 24) all->parts.space_behind = f.value != 0;
+        if (f.number == 3 && (f.value < UNIGRAM || f.value > CHARACTERS))
             status = unsupported(&m, &f,
-                                 "model_type of trainer_spec is none of 1, Unigram, 2, BPE, and 4, "
-                                 "characters; words are not run");
-        if (f.number == 24 && f.value != 0)
-            status = unsupported(&m, &f, "treat_whitespace_as_suffix is not run");
+                                 "model_type of trainer_spec is none of 1, Unigram, 2, BPE, 3, "
+                                 "words, and 4, characters");
     }
     return status;
 }
@@ -251,7 +250,9 @@ ota_status ota_tokenizer_read_model(ota_tokenizer *tokenizer, const ota_token_fi
     ota_status status = read_all((message){file, 0, file->size, error}, &all);
     if (status == OTA_OK) status = ota_token_plan(settings);
     /* Pieces of one character are never what two others make. */
-    all.parts.model = all.type == UNIGRAM ? "unigram" : "sentencepiece";
+    all.parts.model = all.type == UNIGRAM ? "unigram"
+                      : all.type == WORDS ? "words"
+                                          : "sentencepiece";
     all.parts.pieces = all.pieces;
     all.parts.piece_count = (int64_t)all.count;
     all.parts.kinds = all.kinds;
@@ -259,7 +260,7 @@ ota_status ota_tokenizer_read_model(ota_tokenizer *tokenizer, const ota_token_fi
     if (status == OTA_OK) status = ota_tokenizer_fill(tokenizer, &all.parts, error);
     if (status == OTA_OK) status = ota_token_settle(settings, tokenizer, &added);
     for (size_t k = 0; k < added.count && status == OTA_OK; k++)
-        if (tokenizer->vocabulary.outside[added.tokens[k].id])
+        if ((size_t)added.tokens[k].id >= all.count)
             status = ota_tokenizer_add(tokenizer, added.tokens[k], error);
     if (status == OTA_OK) status = set_frame(tokenizer, settings);
     tokenizer->raw_added.splits_special = ota_token_switch_on(settings, OTA_SWITCH_SPLIT, false);

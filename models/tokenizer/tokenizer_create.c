@@ -84,7 +84,8 @@ static ota_status make_pieces(ota_tokenizer *tokenizer, const ota_tokenizer_part
     if (found.count > 0) tokenizer->unknown = found.ids[0];
     tokenizer->sentencepiece = true;
     ota_normal *step = ota_tokenizer_normal(tokenizer, OTA_NORMAL_SENTENCEPIECE);
-    step->flags = (front ? OTA_SPACE_IN_FRONT : 0U) | (once ? OTA_SPACE_ONCE : 0U);
+    const unsigned end = parts->space_behind != 0 ? OTA_SPACE_BEHIND : OTA_SPACE_IN_FRONT;
+    step->flags = (front ? end : 0U) | (once ? OTA_SPACE_ONCE : 0U);
     if (status == OTA_OK && parts->charsmap.size > 0)
         status =
             ota_charsmap_build(&step->map, parts->charsmap, source, -1, tokenizer->watch, error);
@@ -103,6 +104,16 @@ static ota_status make_sentencepiece(ota_tokenizer *tokenizer, const ota_tokeniz
         status = ota_sentencepiece_merges(&tokenizer->vocabulary, parts, &merges, error);
     if (status == OTA_OK) status = ota_bpe_build(tokenizer, &merges, error);
     free(merges.merges);
+    return status;
+}
+
+/* Words are found among the pieces of kinds NORMAL and USER alone. */
+static ota_status make_words(ota_tokenizer *tokenizer, const ota_tokenizer_parts *parts,
+                             const char *source, ota_error *error) {
+    const ota_status status = make_pieces(tokenizer, parts, source, error);
+    for (int64_t k = 0; k < parts->piece_count && parts->kinds != NULL && status == OTA_OK; k++)
+        tokenizer->vocabulary.outside[k] =
+            parts->kinds[k] != OTA_PIECE_NORMAL && parts->kinds[k] != OTA_PIECE_USER;
     return status;
 }
 
@@ -160,6 +171,7 @@ ota_status ota_tokenizer_fill(ota_tokenizer *tokenizer, const ota_tokenizer_part
     } rows[] = {{"bpe", OTA_TOKEN_BPE, make_bpe},
                 {"sentencepiece", OTA_TOKEN_BPE, make_sentencepiece},
                 {"unigram", OTA_TOKEN_UNIGRAM, make_unigram},
+                {"words", OTA_TOKEN_WORDS, make_words},
                 {"wordpiece", OTA_TOKEN_WORDPIECE, make_wordpiece}};
     const size_t count = sizeof rows / sizeof *rows;
     size_t k = 0;
@@ -167,7 +179,7 @@ ota_status ota_tokenizer_fill(ota_tokenizer *tokenizer, const ota_tokenizer_part
     if (k == count)
         return ota_token_fail(error, OTA_UNSUPPORTED, source, -1,
                               "the tokenizer's model \"%.40s\" is not one of bpe, sentencepiece, "
-                              "unigram and wordpiece",
+                              "unigram, words and wordpiece",
                               model);
     tokenizer->model = rows[k].model;
     ota_status status = add_pieces(tokenizer, parts, source, error);

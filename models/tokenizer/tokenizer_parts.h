@@ -342,9 +342,10 @@ typedef enum ota_normal_kind {
 enum {
     OTA_STRIP_LEFT = 1,
     OTA_STRIP_RIGHT = 2,
-    /* a blank in front; runs of blanks are one, and none stands at the ends */
+    /* a blank in front; runs of blanks are one, and none stands at the ends; a blank behind those */
     OTA_SPACE_IN_FRONT = 4,
-    OTA_SPACE_ONCE = 8
+    OTA_SPACE_ONCE = 8,
+    OTA_SPACE_BEHIND = 16
 };
 
 typedef struct ota_normal {
@@ -571,5 +572,7 @@ bool ota_token_symbols(ota_token_encoder *encoder, size_t bytes);
 ota_status ota_bpe_word(ota_token_encoder *encoder, const char *word, size_t size);
 ota_status ota_unigram_word(ota_token_encoder *encoder, const char *word, size_t size);
 ota_status ota_wordpiece_word(ota_token_encoder *encoder, const char *word, size_t size);
+/* Words that begin with U+2581 each, as they are pieces or unknown. */
+ota_status ota_sentencepiece_words(ota_token_encoder *encoder, const char *text, size_t size);
 
 #endif

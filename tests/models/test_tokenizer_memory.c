@@ -234,7 +234,7 @@ static void memory_of_json(void **state) {
     }
 }
 
-/* Pieces of Unigram: a text, a score, a kind. */
+/* Pieces: a text, a score, a kind. Without a trainer_spec Unigram; else words, whose blank in front is put behind. */
 static void memory_of_model(void **state) {
     (void)state;
     static const char model[] = "\x0a\x09\x0a\x05<unk>\x18\x02"
@@ -245,10 +245,13 @@ static void memory_of_model(void **state) {
                                 "ab\x15\x00\x00\x00\xC0"
                                 "\x0a\x06\x0a\x02"
                                 "17\x18\x04"
-                                "\x1a\x0a\x12\x08\x04\x00\x00\x00\x00\x00\x00\x00";
-    put("tokenizer.model", model, sizeof model - 1);
-    const source from = {.path = ".", .text = long_text("\xE4\xB8  \u4E2D")};
-    assert_true(refuse_in_turn(&from) > 10);
+                                "\x1a\x0a\x12\x08\x04\x00\x00\x00\x00\x00\x00\x00"
+                                "\x12\x05\x18\x03\xC0\x01\x01";
+    for (int words = 0; words < 2; words++) {
+        put("tokenizer.model", model, sizeof model - (words ? 1 : 8));
+        const source from = {.path = ".", .text = long_text("\xE4\xB8  \u4E2D")};
+        assert_true(refuse_in_turn(&from) > 10);
+    }
 }
 
 static void memory_of_lists(void **state) {

@@ -403,13 +403,46 @@ MODELS: dict[str, tuple[str, dict[str, Any]]] = {
 }
 
 
-@pytest.mark.parametrize("name", MODELS)
+# What files of gguf have no word for.
+FILES: dict[str, tuple[str, dict[str, Any]]] = {
+    **MODELS,
+    "words": ("nmt_nfkc", {"model_type": "word"}),
+    "words with bytes and users": (
+        "identity",
+        {
+            "model_type": "word",
+            "byte_fallback": True,
+            "remove_extra_whitespaces": False,
+            "user_defined_symbols": ",".join([*USERS, BLANK, BLANK + "the"]),
+        },
+    ),
+    "words without a blank in front": (
+        "nfkc_cf",
+        {"model_type": "word", "add_dummy_prefix": False, "treat_whitespace_as_suffix": True},
+    ),
+    "unigram with blanks behind": ("nmt_nfkc", {"model_type": "unigram", "treat_whitespace_as_suffix": True}),
+    "bpe with blanks behind": (
+        "identity",
+        {
+            "model_type": "bpe",
+            "byte_fallback": True,
+            "treat_whitespace_as_suffix": True,
+            "remove_extra_whitespaces": False,
+            "character_coverage": 0.98,
+        },
+    ),
+    "characters with blanks behind": ("nmt_nfkc", {"model_type": "char", "treat_whitespace_as_suffix": True}),
+    "words with blanks behind": ("nmt_nfkc", {"model_type": "word", "treat_whitespace_as_suffix": True}),
+}
+
+
+@pytest.mark.parametrize("name", FILES)
 def test_models_of_sentencepiece(tmp_path: Path, name: str) -> None:
     """tokenizer.model against the package that trained it, which reads <s> in a text as characters."""
-    rule, options = MODELS[name]
+    rule, options = FILES[name]
     (tmp_path / "tokenizer.model").write_bytes(model_of(rule, **options))
     peer = sentencepiece.SentencePieceProcessor(model_proto=model_of(rule, **options))
-    for text in texts_of(name, 5):
+    for text in [*texts_of(name, 5), "", " ", "   \n ", "the the  zz zz the"]:
         wanted = peer.encode(text)
         spec.check("TOT-66", ids_of(tmp_path, "tokenizer.model", text, "--plain") != wanted, 0)
         # The package writes a sign for what is unknown.
@@ -547,11 +580,10 @@ REFUSED: list[tuple[bytes, int, str]] = [
     (field(1, field(3, 9)), 4, "a piece is a text, a score and a kind from 1 to 6"),
     (field(1, field(1, b"a")), 4, "one piece must be of kind 2, unknown"),
     (
-        field(1, PIECE) + field(2, field(3, 3)),
+        field(1, PIECE) + field(2, field(3, 5)),
         2,
-        "model_type of trainer_spec is none of 1, Unigram, 2, BPE, and 4, characters; words are not run",
+        "model_type of trainer_spec is none of 1, Unigram, 2, BPE, 3, words, and 4, characters",
     ),
-    (field(1, PIECE) + field(2, field(24, 1)), 2, "treat_whitespace_as_suffix is not run"),
     (
         field(1, PIECE) + field(2, field(35, 1)),
         4,
