@@ -15,7 +15,11 @@ enum { OTA_MATCH_LANES = 8 }; /* of any level, at most */
 
 typedef struct ota_match {
     int64_t rows, columns, padded; /* columns, and so many more that lanes divide them */
-    double *cost;                  /* [rows][padded], +inf in the padding */
+    const double
+        *cost; /* [rows][padded], +inf in the padding: `own`, or the caller's where there is none */
+    double *own;                   /* room for a copy */
+    bool unread;                   /* nobody has seen yet whether the costs are plain; */
+    bool odd;                      /* and a pass found that they are not, and ended */
     double *price;                 /* [padded] v, 0 at first */
     double *distance;              /* [padded] scratch */
     double *kept, *final, *offset; /* [rows] scratch */
@@ -34,9 +38,10 @@ typedef struct ota_match_row {
     double factor, limit;
 } ota_match_row;
 
+/* Where costs are unread, reduce reads all of them, or the first call of bid the rows that wait, before anything is made of them. */
 typedef struct ota_match_passes {
     int64_t lanes; /* at most OTA_MATCH_LANES */
-    /* Of f64, f32. False: some are not finite, or 2^900 and more. */
+    /* Of f64, f32. False: some are not plain, which is finite and below 2^900. */
     bool (*take[2])(const ota_match_row *row, double *to);
     /* Square matrices, nothing matched: v_j = min_i c_ij, and a column goes to its cheapest row where that is still free.
        How many rows wait, in `next`; -1: a column has no allowed pair. */

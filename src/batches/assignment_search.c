@@ -25,7 +25,7 @@ static bool take_costs(const ota_batch_kernels *kernels, const ota_cost_view *vi
             .count = view->columns, .padded = padded, .factor = factor, .limit = limit};
         for (int64_t i = 0; i < view->rows; i++) {
             row.from = (const char *)view->costs + i * bytes;
-            plain &= kernels->match->take[view->type == OTA_F32](&row, match->cost + i * padded);
+            plain &= kernels->match->take[view->type == OTA_F32](&row, match->own + i * padded);
         }
         return plain;
     }
@@ -35,11 +35,11 @@ static bool take_costs(const ota_batch_kernels *kernels, const ota_cost_view *vi
             for (int64_t i = block; i < end; i++) {
                 const double cost = ota_cost_of(view, i, j) * factor;
                 plain &= fabs(cost) < 0x1p900;
-                match->cost[i * padded + j] = cost < limit ? cost : limit;
+                match->own[i * padded + j] = cost < limit ? cost : limit;
             }
         }
         for (int64_t i = block; i < end; i++) {
-            for (int64_t j = view->columns; j < padded; j++) match->cost[i * padded + j] = INFINITY;
+            for (int64_t j = view->columns; j < padded; j++) match->own[i * padded + j] = INFINITY;
         }
     }
     return plain;
@@ -68,6 +68,17 @@ typedef struct dense_costs {
 static void fill(const void *context, ota_match *match) {
     const dense_costs *costs = context;
     (void)take_costs(costs->kernels, costs->view, costs->factor, match);
+    match->cost = match->own;
+}
+
+/* Costs that already lie as the search wants them stay there: where rows find their columns at once, a copy takes longer than the
+ * search. */
+static bool borrow_costs(const ota_cost_view *view, ota_match *match) {
+    match->unread = ota_match_borrows(match) && view->type == OTA_F64 && view->sign > 0.0 &&
+                    !(view->limit < INFINITY) && view->column_stride == 1 &&
+                    view->row_stride == view->columns;
+    if (match->unread) match->cost = view->costs;
+    return match->unread;
 }
 
 /* ---- costs that dwarf others ------------------------------------------------------------------ */
@@ -182,19 +193,26 @@ ota_status ota_assign_densely(const ota_batch_kernels *kernels, ota_assign_worke
     ota_match *match = &w->match;
     ota_match_resize(match, view->rows, view->columns, kernels->match->lanes);
     found->scale = 1.0;
-    if (!take_costs(kernels, view, view->sign, match)) {
-        double largest = 0.0;
-        if (is_wrong(view, &largest)) return OTA_NONFINITE;
-        found->scale = ota_safe_factor(largest);
-        if (found->scale < 1.0) (void)take_costs(kernels, view, view->sign * found->scale, match);
-    }
     found->column_of = match->column_of;
     found->row_of = match->row_of;
     found->price = match->price;
-    const dense_costs costs = {kernels, view, view->sign * found->scale};
+    dense_costs costs = {kernels, view, view->sign};
     const ota_match_source source = {fill, &costs, INFINITY};
-    bool apart;
-    const ota_status status = ota_match_solve(match, kernels->match, watch, &source, &apart);
+    bool apart = false;
+    ota_status status = OTA_NONFINITE;
+    if (borrow_costs(view, match))
+        status = ota_match_solve(match, kernels->match, watch, &source, &apart);
+    if (status == OTA_NONFINITE) {
+        ota_match_resize(match, view->rows, view->columns, kernels->match->lanes);
+        if (!take_costs(kernels, view, view->sign, match)) {
+            double largest = 0.0;
+            if (is_wrong(view, &largest)) return OTA_NONFINITE;
+            found->scale = ota_safe_factor(largest);
+            costs.factor = view->sign * found->scale;
+            if (found->scale < 1.0) (void)take_costs(kernels, view, costs.factor, match);
+        }
+        status = ota_match_solve(match, kernels->match, watch, &source, &apart);
+    }
     return status == OTA_OK && apart ? match_apart(&costs, match, found->scale, watch) : status;
 }
 

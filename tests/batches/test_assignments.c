@@ -274,6 +274,58 @@ static void layouts_agree(void **unused) {
     ota_assigner_free(assigner);
 }
 
+/* Costs that are searched where they lie have the answers of their copy, whatever is among them. */
+static void costs_in_place_agree(void **unused) {
+    (void)unused;
+    enum { KINDS = 9, MOST = 48 * 48 + 16 * 200 };
+    static const int64_t shapes[][2] = {{40, 40},  {48, 48}, {33, 40},
+                                        {16, 200}, {8, 136}, {64, 24}};
+    static const double odd[KINDS] = {0.5,    NAN,  INFINITY, -INFINITY, 1e300,
+                                      -1e300, 1e16, 1e280,    0.0};
+    double lies[MOST], apart[MOST];
+    uint64_t seed = 17;
+    const ota_kernels *row;
+    for (int level = 0; (row = ota_kernels_row(level)) != NULL; level++) {
+        ota_assigner *assigner = assigner_of(1, row->name);
+        for (int run = 0; run < 4 * KINDS * (int)(sizeof shapes / sizeof *shapes); run++) {
+            const int64_t *shape = shapes[run / (4 * KINDS)], rows = shape[0], columns = shape[1];
+            const bool flat = run % 4 == 0, whole = run % 4 == 1;
+            for (int64_t k = 0; k < rows * columns; k++)
+                lies[k] = flat ? 3.0 : whole ? floor(8.0 * uniform(&seed)) : uniform(&seed);
+            const int count = run % 4 == 3 ? 20 : 1;
+            for (int k = 0; k < count; k++)
+                lies[(int64_t)(uniform(&seed) * (double)(rows * columns))] = odd[run / 4 % KINDS];
+            for (int64_t k = 0; k < rows * columns; k++)
+                apart[k / columns * (columns + 1) + k % columns] = lies[k];
+            ota_assignments batch = {.size = sizeof batch,
+                                     .count = 1,
+                                     .rows = rows,
+                                     .columns = columns,
+                                     .costs = lies,
+                                     .type = OTA_F64,
+                                     .row_stride = columns,
+                                     .column_stride = 1};
+            ota_assignments other = batch;
+            other.costs = apart, other.row_stride = columns + 1;
+            outputs a = want(&batch, rows, columns, least(rows, columns));
+            outputs b = want(&other, rows, columns, least(rows, columns));
+            const ota_status status = ota_assign(assigner, &batch, NULL);
+            assert_int_equal(ota_assign(assigner, &other, NULL), status);
+            assert_memory_equal(a.column_of, b.column_of, (size_t)rows * 8);
+            assert_memory_equal(a.row_of, b.row_of, (size_t)columns * 8);
+            if (status == OTA_OK) {
+                assert_memory_equal(a.u, b.u, (size_t)rows * 8);
+                assert_memory_equal(a.v, b.v, (size_t)columns * 8);
+                assert_memory_equal(a.value, b.value, 8);
+                assert_memory_equal(a.bound, b.bound, 8);
+            }
+            if (run / 4 % KINDS == 1) assert_int_equal(status, OTA_NONFINITE);
+            drop(&a), drop(&b);
+        }
+        ota_assigner_free(assigner);
+    }
+}
+
 /* Potentials of one side alone are those that both sides have together. */
 static void sides_may_be_wanted_alone(void **unused) {
     (void)unused;
@@ -548,6 +600,7 @@ TEST_FILE(test_assignments) {
         cmocka_unit_test(bounds_are_met_whatever_runs),
         cmocka_unit_test(sides_may_be_wanted_alone),
         cmocka_unit_test(layouts_agree),
+        cmocka_unit_test(costs_in_place_agree),
         cmocka_unit_test(large_layouts_agree),
         cmocka_unit_test(ties_and_limits),
         cmocka_unit_test(large_problems_with_a_limit),

@@ -21,7 +21,7 @@ static const double FINE = 0x1p-33, FAR = 0x1p30;
 void ota_match_layout(ota_match *match, ota_arena *arena, int64_t rows, int64_t columns,
                       int64_t pairs) {
     const int64_t padded = ota_int_round_up(columns, OTA_MATCH_LANES);
-    match->cost = ota_arena_take(arena, (size_t)pairs, sizeof(double));
+    match->own = ota_arena_take(arena, (size_t)pairs, sizeof(double));
     match->price = ota_arena_take(arena, (size_t)padded, sizeof(double));
     match->distance = ota_arena_take(arena, (size_t)padded, sizeof(double));
     match->row_of = ota_arena_take(arena, (size_t)padded, sizeof(int32_t));
@@ -39,14 +39,24 @@ void ota_match_resize(ota_match *match, int64_t rows, int64_t columns, int64_t l
     match->rows = rows;
     match->columns = columns;
     match->padded = ota_int_round_up(columns, lanes);
+    match->cost = match->own;
+    match->unread = match->odd = false;
 }
 
-/* Does every row cost the same in all columns? */
+bool ota_match_borrows(const ota_match *match) {
+    enum {
+        MANY = 1024
+    }; /* so that no pass takes a row for a short one, which it would not check */
+    return match->columns == match->padded && match->rows * match->columns > MANY;
+}
+
+/* Does every row cost the same in all columns? Never of what is not plain. */
 static bool costs_nothing(const ota_match *match) {
     for (int64_t i = 0; i < match->rows; i++) {
-        const double *cost = match->cost + i * match->padded;
+        const double *cost = match->cost + i * match->padded, first = cost[0];
+        if (!(fabs(first) < 0x1p900)) return false;
         for (int64_t j = 0; j < match->columns; j++) {
-            if (cost[j] < cost[0] || cost[j] > cost[0] || !(cost[0] < INFINITY)) return false;
+            if (!(cost[j] <= first && cost[j] >= first)) return false;
         }
     }
     return true;
@@ -70,12 +80,14 @@ static ota_status search(ota_match *match, const ota_match_passes *passes, const
     if (match->rows == match->columns) {
         left = passes->reduce(match);
         if (left < 0) return OTA_INFEASIBLE;
+        if (match->odd) return OTA_NONFINITE;
     }
     for (int sweep = 0; sweep < BIDDING_SWEEPS && left > 0; sweep++) {
         int32_t *swap = match->waiting;
         match->waiting = match->next;
         match->next = swap;
         left = passes->bid(match, left, left * BIDS_PER_ROW);
+        if (match->odd) return OTA_NONFINITE;
     }
     for (int64_t k = 0; k < left; k++) {
         const ota_status status = ota_watch_ask(watch);
@@ -177,7 +189,7 @@ static bool looks_coarse(const ota_match *match, double least) {
 /* Takes the least of every row off; `from`: of rows alone whose least is not below it. */
 static void take_rows_off(ota_match *match, double from) {
     for (int64_t i = 0; i < match->rows; i++) {
-        double *cost = match->cost + i * match->padded, lowest = INFINITY;
+        double *cost = match->own + i * match->padded, lowest = INFINITY;
         for (int64_t j = 0; j < match->columns; j++) lowest = fmin(lowest, cost[j]);
         if (!(lowest >= from)) continue;
         for (int64_t j = 0; j < match->columns; j++) cost[j] -= lowest;
@@ -190,11 +202,11 @@ static void take_columns_off(ota_match *match, double from) {
     double *base = match->base;
     for (int64_t j = 0; j < padded; j++) base[j] = rows == match->columns ? INFINITY : 0.0;
     for (int64_t i = 0; i < rows && rows == match->columns; i++) {
-        for (int64_t j = 0; j < rows; j++) base[j] = fmin(base[j], match->cost[i * padded + j]);
+        for (int64_t j = 0; j < rows; j++) base[j] = fmin(base[j], match->own[i * padded + j]);
     }
     for (int64_t j = 0; j < match->columns; j++) base[j] = base[j] >= from ? base[j] : 0.0;
     for (int64_t i = 0; i < rows; i++) {
-        for (int64_t j = 0; j < match->columns; j++) match->cost[i * padded + j] -= base[j];
+        for (int64_t j = 0; j < match->columns; j++) match->own[i * padded + j] -= base[j];
     }
 }
 
@@ -210,7 +222,7 @@ static double take_off(ota_match *match) {
 
 static void cap(ota_match *match, double limit) {
     for (int64_t i = 0; i < match->rows; i++) {
-        double *cost = match->cost + i * match->padded;
+        double *cost = match->own + i * match->padded;
         for (int64_t j = 0; j < match->columns; j++) cost[j] = cost[j] < limit ? cost[j] : limit;
     }
 }
@@ -267,6 +279,7 @@ ota_status ota_match_solve(ota_match *match, const ota_match_passes *passes, con
         !looks_coarse(match, source->least))
         return status;
     ota_matched found = {0};
+    if (match->cost != match->own) source->fill(source->context, match);
     status = refine(match, passes, watch, source->least, &found);
     source->fill(source->context, match);
     match->slack = ota_matched_slack(&found);

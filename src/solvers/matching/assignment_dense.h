@@ -22,7 +22,10 @@ void ota_match_layout(ota_match *match, ota_arena *arena, int64_t rows, int64_t 
 /* A problem in that memory; the passes have `lanes`. */
 void ota_match_resize(ota_match *match, int64_t rows, int64_t columns, int64_t lanes);
 
-/* Writes the costs of a problem, always the same. */
+/* Is it large enough, and without padding, so that the caller's costs may be set as `cost`, `unread`, rather than copied? */
+bool ota_match_borrows(const ota_match *match);
+
+/* Writes the costs of a problem into `own`, always the same, and sets them as `cost`. */
 typedef struct ota_match_source {
     void (*fill)(const void *context, ota_match *match);
     const void *context;
@@ -30,8 +33,8 @@ typedef struct ota_match_source {
 } ota_match_source;
 
 /* Matches every row by the costs of `source`, which `match` holds before and after. Where some costs dwarf others the matching is
- * the same; *apart: but they are costs of its pairs, so that the small ones got lost. OTA_OK, OTA_INFEASIBLE or what the watch
- * said. */
+ * the same; *apart: but they are costs of its pairs, so that the small ones got lost. OTA_OK, OTA_INFEASIBLE, of unread costs
+ * OTA_NONFINITE where some are not plain, or what the watch said. */
 ota_status ota_match_solve(ota_match *match, const ota_match_passes *passes, const ota_watch *watch,
                            const ota_match_source *source, bool *apart);
 

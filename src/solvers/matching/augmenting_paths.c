@@ -135,11 +135,12 @@ static bool is_optimal(const ota_matching *state, ota_assignment *problem, doubl
 static void form_costs(const void *context, ota_match *dense) {
     const ota_matching *state = context;
     for (int64_t i = 0; i < state->rows; i++) {
-        double *cost = dense->cost + i * dense->padded;
+        double *cost = dense->own + i * dense->padded;
         const ota_score_row row = ota_matching_row(state, i);
         state->read->form(&row, cost);
         for (int64_t j = state->columns; j < dense->padded; j++) cost[j] = INFINITY;
     }
+    dense->cost = dense->own;
 }
 
 /* The least |top| that is not 0. */

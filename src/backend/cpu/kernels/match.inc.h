@@ -47,6 +47,21 @@ static bool match_take_f32(const ota_match_row *row, double *to) {
     return match_take_f64(&own, to);
 }
 
+/* The same of costs that stay where they are; `count` is of whole vectors. */
+static bool match_is_plain(const double *from, int64_t count) {
+    const vec large = vec_set(0x1p124), zero = vec_set(0.0);
+    vec odd[TOGETHER] = {zero, zero, zero, zero};
+    int64_t j = 0;
+    for (; j + TOGETHER * LANES <= count; j += TOGETHER * LANES) {
+        for (int k = 0; k < TOGETHER; k++)
+            odd[k] = vec_fma(vec_mul(vec_load(from + j + k * LANES), large), zero, odd[k]);
+    }
+    for (; j < count; j += LANES)
+        odd[0] = vec_fma(vec_mul(vec_load(from + j), large), zero, odd[0]);
+    const vec all = vec_add(vec_add(odd[0], odd[1]), vec_add(odd[2], odd[3]));
+    return mask_count(mask_nan(all)) == 0;
+}
+
 /* ---- the search ---- */
 
 /* Vectors of a short row: of at most 32 columns, fewer where it would take more registers than there are. Their prices and
@@ -79,14 +94,18 @@ static ALWAYS_INLINE uint64_t match_equal(const double *x, const double *v, int6
     return bits;
 }
 
-/* The cheapest row of each of `vectors` columns of lanes, at most TOGETHER, none of which waits for another; it lies in
- * `distance`, as a number. */
-static ALWAYS_INLINE void match_cheapest_rows(ota_match *match, int64_t column, int vectors) {
-    const int64_t size = match->rows, padded = match->padded;
-    const double *at = match->cost + column;
+/* The cheapest row of each of `vectors` columns of lanes, at most TOGETHER, none of which waits for another, among rows before `end`,
+ * of which those before `first` were seen; it lies in `distance`, as a number. */
+static ALWAYS_INLINE void match_cheapest_rows(ota_match *match, int64_t first, int64_t end,
+                                              int64_t column, int vectors) {
+    const int64_t padded = match->padded;
+    const double *at = match->cost + first * padded + column;
     vec least[TOGETHER], who[TOGETHER];
-    for (int k = 0; k < vectors; k++) least[k] = vec_set(INFINITY), who[k] = vec_set(0.0);
-    for (int64_t i = 0; i < size; i++, at += padded) {
+    for (int k = 0; k < vectors; k++) {
+        least[k] = first == 0 ? vec_set(INFINITY) : vec_load(match->price + column + k * LANES);
+        who[k] = first == 0 ? vec_set(0.0) : vec_load(match->distance + column + k * LANES);
+    }
+    for (int64_t i = first; i < end; i++, at += padded) {
         const vec row = vec_set((double)i);
         for (int k = 0; k < vectors; k++) {
             const vec cost = vec_load(at + k * LANES);
@@ -101,12 +120,23 @@ static ALWAYS_INLINE void match_cheapest_rows(ota_match *match, int64_t column, 
 }
 
 static int64_t match_reduce(ota_match *match) {
+    enum { NEAR = 1 << 13 }; /* pairs that a processor keeps close at hand */
     const int64_t size = match->rows, padded = match->padded;
+    const int64_t step = ota_int_max(1, NEAR / padded);
     double *price = match->price, *cheapest = match->distance;
     int64_t j = 0;
-    for (; j + TOGETHER * LANES <= padded; j += TOGETHER * LANES)
-        match_cheapest_rows(match, j, TOGETHER);
-    for (; j < padded; j += LANES) match_cheapest_rows(match, j, 1);
+    for (int64_t first = 0; first < size; first += step) {
+        const int64_t end = ota_int_min(first + step, size);
+        if (match->unread &&
+            !match_is_plain(match->cost + first * padded, (end - first) * padded)) {
+            match->odd = true;
+            return 0;
+        }
+        for (j = 0; j + TOGETHER * LANES <= padded; j += TOGETHER * LANES)
+            match_cheapest_rows(match, first, end, j, TOGETHER);
+        for (; j < padded; j += LANES) match_cheapest_rows(match, first, end, j, 1);
+    }
+    match->unread = false;
     for (j = size - 1; j >= 0; j--) {
         if (!(price[j] < INFINITY)) return -1;
         const int32_t i = (int32_t)cheapest[j];
@@ -209,11 +239,17 @@ static ALWAYS_INLINE int32_t match_settle(ota_match *match, int32_t i, const mat
 }
 
 static int64_t match_bid_many(ota_match *match, int64_t count, int64_t bids) {
-    int64_t left = 0;
+    int64_t left = 0, seen = 0;
     int32_t *waiting = match->waiting;
+    const bool unread = match->unread;
     for (int64_t k = 0; k < count;) {
         const int32_t i = waiting[k++];
         bool waits = bids-- <= 0;
+        if (unread && k > seen) {
+            seen = k;
+            match->odd = !match_is_plain(match->cost + i * match->padded, match->padded);
+            if (match->odd) return 0;
+        }
         if (!waits) {
             const match_cheapest found = match_two(match, match->cost + i * match->padded);
             const int32_t loser = match_settle(match, i, &found, &waits);
@@ -221,6 +257,7 @@ static int64_t match_bid_many(ota_match *match, int64_t count, int64_t bids) {
         }
         if (waits) match->next[left++] = i;
     }
+    match->unread = false;
     return left;
 }
 
