@@ -14,6 +14,10 @@ P_ij (dL/dP_ij - a_i - b_j), and
     (C / y - P^T X P) b = c - P^T X r,     a = X (r - P b),     y = -dG/dL,  X = -dF/dl / rows' sums
 
 which conjugate gradients solve; keys with y = 0 have b = 0, and of exact columns constants are in the kernel.
+
+A row of mass 0 has no part in any of it; where its mass begins to grow, f' there is the gradient by its mass
+if the row's potential is that of a mass of 1, -l with the sink; and of a key of mass 0 g' that by its target
+if its potential is -L of the update before (src/operator/mass_limits.h).
 """
 
 from __future__ import annotations
@@ -27,7 +31,7 @@ from .._errors import NotConverged
 from .._torch_device import EVERY
 from .blocks import Blocks
 from .engines import Engine
-from .rules import OF_MARGINALS, RULES, marginals, next_columns, next_rows
+from .rules import OF_MARGINALS, RULES, grows, marginals, next_columns, next_rows, with_sink
 from .scores import OF_SCORES, Scores
 from .solver import Step, begin, solve
 
@@ -86,8 +90,29 @@ class Reverse:
         self.names = {x for x in wanted if x in OF_SCORES}
         self.leaves = {x: s.given[x].detach().requires_grad_() for x in OF_MARGINALS if x in wanted}
         with torch.enable_grad():
-            self.marginals = marginals(s, {**s.given, **self.leaves})
+            self.marginals = m = marginals(s, {**s.given, **self.leaves})
         self.found: dict[str, Tensor] = {}
+        # Rows and keys whose masses of 0 grow, or None.
+        self.empty_rows = self._empty("row_mass", m.mass)
+        self.empty_keys = self._empty("column_mass", m.target)
+
+    def _empty(self, name: str, masses: Tensor) -> Tensor | None:
+        if name not in self.leaves or not grows(self.engine.scores, name):
+            return None
+        found = masses.detach() == 0.0
+        return found if bool(found.any()) else None
+
+    def of_rows(self, f: Tensor, lse: Tensor) -> Tensor:
+        """f, of rows whose mass of 0 grows that of a mass of 1."""
+        if self.empty_rows is None:
+            return f
+        return _negative(with_sink(lse, self.marginals).detach()).where(self.empty_rows, f)
+
+    def of_keys(self, g: Tensor, column_lse: Tensor) -> Tensor:
+        """The same of keys, once an update has told that they have none."""
+        if self.empty_keys is None:
+            return g
+        return _negative(column_lse).where(self.empty_keys & (g == -torch.inf), g)
 
     def add(self, more: Mapping[str, Tensor]) -> None:
         for name, x in more.items():
@@ -105,6 +130,8 @@ class Reverse:
 
     def rows(self, row_lse: Tensor, gradient: Tensor) -> Tensor:
         """That by the LSE of a row update."""
+        if self.empty_rows is not None:
+            self._through(self.marginals.mass, gradient.where(self.empty_rows, 0.0), [])
         row_lse = row_lse.detach().requires_grad_()
         with torch.enable_grad():
             f = next_rows(row_lse, self.marginals)
@@ -113,6 +140,8 @@ class Reverse:
     def columns(self, g: Tensor, column_lse: Tensor, gradient: Tensor) -> list[Tensor]:
         """Those by g and by the LSE of a column update."""
         assert self.rule is not None
+        if self.empty_keys is not None:
+            self._through(self.marginals.target, gradient.where(self.empty_keys, 0.0), [])
         g, column_lse = g.detach().requires_grad_(), column_lse.detach().requires_grad_()
         with torch.enable_grad():
             after = next_columns(self.rule, g, column_lse, self.marginals)
@@ -125,17 +154,18 @@ class Reverse:
         if g.requires_grad:
             self._through(g, gradient, [])
 
-    def round(self, step: Step, gradient: Tensor) -> Tensor:
-        """The gradient by g before a round, of that by g after it."""
+    def round(self, step: Step, gradient: Tensor, last: Tensor | None) -> Tensor:
+        """The gradient by g before a round, of that by g after it; `last`: the LSE that g came from."""
         engine, nothing = self.engine, torch.zeros_like
         g, lse, f, column_lse = step
         before, by_lse = self.columns(g, column_lse, gradient)
         share = _negative(column_lse)
-        by_f = engine.product(f, share, by_lse[..., None])[..., 0]
+        by_f = engine.product(self.of_rows(f, lse), share, by_lse[..., None])[..., 0]
         self.add(engine.backward(f, share, nothing(f), -by_lse, self.names))
         by_row = self.rows(lse, by_f)
         share = _negative(lse)
         self.add(engine.backward(share, g, -by_row, nothing(g), self.names))
+        g = g if last is None else self.of_keys(g, last)
         return before + engine.product(share, g, by_row[..., None], transposed=True)[..., 0]
 
 
@@ -157,22 +187,28 @@ def gradients(
     lse = engine.lse(g)
     f = next_rows(lse, marginals(s))
     by_f, by_g = upstream.sums(engine, f, g)
+    rows = reverse.of_rows(f, lse)
+    by_f = by_f if rows is f else upstream.sums(engine, rows, g)[0]
     if solved and reverse.rule is not None:
         b = _multipliers(engine, reverse, (lse, f, g), by_f, by_g)
-        by_f = by_f - engine.product(f, g, b[..., None])[..., 0]
+        by_f = by_f - engine.product(rows, g, b[..., None])[..., 0]
     else:
         b = torch.zeros_like(g)
     by_lse = reverse.rows(lse, by_f)
     inside = f + lse
     a = -by_lse * torch.exp(-inside.where(inside > -torch.inf, torch.inf))
     if reverse.rule is not None:
-        by_g = by_g - engine.product(f, g, a[..., None], transposed=True)[..., 0]
+        keys = g
+        if reverse.empty_keys is not None:
+            keys = reverse.of_keys(g, history[-1].column_lse if history else engine.lse(f, transposed=True))
+            by_g = upstream.sums(engine, f, keys)[1]
+        by_g = by_g - engine.product(f, keys, a[..., None], transposed=True)[..., 0]
         if solved:
             reverse.columns(g, _settled(reverse, g), by_g)
     names = reverse.names | ({"value"} & set(wanted))
     reverse.add(upstream.pull(engine, f, g, a, b, names))
-    for step in reversed(history):
-        by_g = reverse.round(step, by_g)
+    for k, step in reversed(list(enumerate(history))):
+        by_g = reverse.round(step, by_g, history[k - 1].column_lse if k else None)
     if history:
         reverse.start(by_g)
     found = reverse.found

@@ -10,14 +10,13 @@ from torch import Tensor
 
 from .. import _structs as c
 from .._leaks import watch
-from .._settings import MASSES, PLACES
+from .._settings import PLACES
 from .._spec import Spec
 from .adjoint import Upstream, gradients
 from .checks import check_call, check_masses, check_start
 from .choice import engine_of
 from .entmax import Rows
 from .outcome import Results, found_by, settle
-from .small_masses import grown
 from .solver import solve
 from .triton_engine import Kernels
 
@@ -102,15 +101,7 @@ def gradients_of_tensors(
 ) -> list[Tensor]:
     """Those of the operands `wanted`, for gradients of out, coupling and receiver."""
     with arithmetic(operands, recorded=True):
-        small = grown(spec, operands, wanted)
         found = _gradients(spec, operands, upstream, saved, wanted)
-        if small is not None:
-            # Small masses show in the plan of rounds: they serve the derivatives by masses of 0 alone.
-            masses = [name for name in wanted if name in MASSES]
-            for name, limit in _gradients(*small, upstream, None, masses).items():
-                mass = operands[PLACES[name]]
-                assert mass is not None
-                found[name] = found[name].where(mass.to(limit.device) != 0.0, limit)
         results = []
         for name in wanted:
             x = operands[PLACES[name]]

@@ -4,7 +4,9 @@
 
     dS_ij = w_ij (dP_ij - d_i),   w = P^(1 - a) where P > 0,   d_i = sum_j w dP / sum_j w
 
-d_i is the gradient by mu_i; that by alpha is the sum of (dP_ij - d_i) dP_ij/dalpha at the same f.
+d_i is the gradient by mu_i, at mu_i = 0 the mean of dP by even shares of the largest scores, below order 1
+by even shares of all (src/operator/mass_limits.h); that by alpha is the sum of (dP_ij - d_i) dP_ij/dalpha at
+the same f.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ import torch
 from torch import Tensor
 
 from .blocks import Pulled, mixed
-from .rules import OF_MARGINALS, Marginals, marginals
+from .rules import OF_MARGINALS, Marginals, grows, marginals
 from .scores import Scores
 
 # Steps of the search for f: of halvings there are enough for the type, Newton's end it earlier.
@@ -70,7 +72,7 @@ class Rows:
         order = order_of(scores)
         self.a = order - 1.0
         self.marginals: Marginals = marginals(scores)
-        self.mass = torch.exp(self.marginals.log_mass)
+        self.mass = self.marginals.mass
 
     def with_sink(self, block: Tensor) -> Tensor:
         sink = self.marginals.sink
@@ -96,6 +98,16 @@ class Rows:
             return None if values is None else f.new_empty((*f.shape, values.shape[3])), f
         return torch.cat(outs, 2) if outs else None, torch.cat(found, 2)
 
+    def first_shares(self, block: Tensor) -> Tensor:
+        """How the first of a mass is shared out."""
+        top = block.amax(3, keepdim=True)
+        largest = (block == top) & (top > -torch.inf)
+        found = largest if not isinstance(self.a, Tensor) and self.a > 0.0 else block > -torch.inf
+        if isinstance(self.a, Tensor):
+            found = largest.where(self.a > 0.0, found)
+        shares = found.to(block.dtype)
+        return shares / shares.sum(3, keepdim=True).clamp(min=1.0)
+
     def backward(
         self, wanted: Sequence[str], out: Tensor | None, coupling: Tensor | None, receiver: Tensor | None
     ) -> dict[str, Tensor]:
@@ -105,7 +117,8 @@ class Rows:
         leaves = {x: s.given[x].detach().requires_grad_() for x in OF_MARGINALS if x in wanted}
         with torch.enable_grad():
             again = marginals(s, {**s.given, **leaves})
-            mass = torch.exp(again.log_mass)
+        empty = self.mass == 0.0
+        growing = "row_mass" in leaves and grows(s, "row_mass") and bool(empty.any())
         by_mass, by_sink = torch.zeros_like(self.mass), torch.zeros_like(self.mass)
         for rows in s.slices():
             keys, block = s.keys(rows), sums.begin(rows)
@@ -127,6 +140,10 @@ class Rows:
             apart = (dp - mean[..., None]).where(w != 0.0, 0.0)
             ds = w * apart
             by_mass[:, :, rows] = mean + steepest[..., 0]
+            if growing:
+                shares = self.first_shares(self.with_sink(block))
+                limit = (shares * dp).where(shares != 0.0, 0.0).sum(3) + steepest[..., 0]
+                by_mass[:, :, rows] = limit.where(empty[:, :, rows], by_mass[:, :, rows])
             if "alpha" in found:
                 base = inside.where(p > 0.0, 1.0)
                 along = p * ((1.0 - torch.log(base)) / self.a**2)
@@ -134,7 +151,7 @@ class Rows:
             if m.sink is not None:
                 by_sink[:, :, rows] = ds[..., -1]
             sums.add(ds[..., : block.shape[3]])
-        outputs, gradients = [mass], [by_mass]
+        outputs, gradients = [again.mass], [by_mass]
         if again.sink is not None:
             outputs.append(again.sink)
             gradients.append(by_sink.sum_to_size(again.sink.shape))

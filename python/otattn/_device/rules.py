@@ -28,10 +28,14 @@ Number: TypeAlias = Any
 class Marginals(NamedTuple):
     """What is asked of rows and columns."""
 
+    mass: Tensor
+    """[batch, heads, rows]: mu; 0 of rows without mass or pair"""
     log_mass: Tensor
-    """[batch, heads, rows]: log mu; -inf of rows without mass or pair"""
+    """Its logarithm"""
+    target: Tensor
+    """[batch, heads, columns]: T"""
     log_target: Tensor
-    """[batch, heads, columns]: log T"""
+    """Its logarithm"""
     log_floor: Number
     """log(lower / upper) of bounded columns"""
     step: Number
@@ -192,6 +196,17 @@ def _logarithm(x: Any) -> Any:
     return torch.log(x.where(positive, 1.0)).where(positive, -torch.inf)
 
 
+def grows(scores: Scores, name: str) -> bool:
+    """Whether masses of 0 have derivatives, those of a mass that begins to grow.
+
+    Sums behind a penalty have none: they grow with a power of the mass below 1.
+    """
+    p = scores.problem
+    if name == "row_mass":
+        return bool(p.rows == c.ROWS_HARD)
+    return p.columns in RULES and not RULES[p.columns].penalised and p.columns != c.COLUMNS_ELASTIC
+
+
 def marginals(scores: Scores, of: Mapping[str, Tensor] | None = None, as_given: bool = False) -> Marginals:
     """Those of a call; `of` has other tensors than its own.
 
@@ -214,8 +229,8 @@ def marginals(scores: Scores, of: Mapping[str, Tensor] | None = None, as_given: 
     mass = of["row_mass"][:, :, 0].expand(*shape, s.rows) if "row_mass" in of else None
     ones = torch.ones((*shape, s.rows), dtype=s.wide, device=s.device)
     mass = ones if mass is None else mass
-    # What has no mass has no derivative by it, whatever follows the total.
-    mass = mass.where(rows & ~(mass <= 0.0), 0.0)
+    # What has no mass, and cannot grow, has no derivative by it, whatever follows the total.
+    mass = mass.where(rows if grows(s, "row_mass") else rows & ~(mass <= 0.0), 0.0)
     # Rows that are lost have a potential of NaN.
     mass = mass.where(~s.lost, torch.nan)
     log_floor: Number = None
@@ -226,7 +241,9 @@ def marginals(scores: Scores, of: Mapping[str, Tensor] | None = None, as_given: 
     if p.rows == c.ROWS_RELAXED:
         row_step = p.row_strength / (p.row_strength + tau)
     if rule is None:
-        return Marginals(_logarithm(mass), ones, None, None, row_step, None, sink, has_sink[..., 0])
+        return Marginals(
+            mass, _logarithm(mass), ones, ones, None, None, row_step, None, sink, has_sink[..., 0]
+        )
     target: Number
     if "column_mass" in of:
         target = of["column_mass"][:, :, 0].expand(*shape, s.columns)
@@ -253,7 +270,16 @@ def marginals(scores: Scores, of: Mapping[str, Tensor] | None = None, as_given: 
         step = step[:, :, 0] if isinstance(step, Tensor) and step.dim() else step
     log_target: Tensor = _logarithm(target)
     return Marginals(
-        _logarithm(mass), log_target, log_floor, step, row_step, softness, sink, has_sink[..., 0]
+        mass,
+        _logarithm(mass),
+        target,
+        log_target,
+        log_floor,
+        step,
+        row_step,
+        softness,
+        sink,
+        has_sink[..., 0],
     )
 
 
@@ -265,9 +291,13 @@ def next_columns(rule: Rule, g: Tensor, lse: Tensor, m: Marginals) -> Tensor:
     return rule.update(g.where(open_, 0.0), ratio, m).where(open_, -torch.inf)
 
 
+def with_sink(lse: Tensor, m: Marginals) -> Tensor:
+    return lse if m.sink is None else torch.logaddexp(lse, m.sink.expand_as(lse))
+
+
 def next_rows(lse: Tensor, m: Marginals) -> Tensor:
     """The row update of LSE_j(S_ij + g_j) without the sink; a row without mass gives nothing."""
-    whole = lse if m.sink is None else torch.logaddexp(lse, m.sink.expand_as(lse))
+    whole = with_sink(lse, m)
     open_ = m.log_mass != -torch.inf
     f: Tensor = (m.log_mass.where(open_, 0.0) - whole.where(open_, 0.0)) * m.row_step
     return f.where(open_, -torch.inf)
