@@ -251,6 +251,8 @@ class Attention(nn.Module):
         key, value : tensor, likewise
         key_padding_mask : tensor, shape (batch, keys), optional
         attn_mask : tensor, shape (queries, keys) or (batch * num_heads, queries, keys), optional
+        is_causal : bool
+            The causal mask; a hint beside an `attn_mask`, which then holds.
 
         Returns
         -------

@@ -67,6 +67,24 @@ def test_unbatched_self_attention_and_causal() -> None:
     assert (expected - ours(x, x, x, is_causal=True)[0]).abs().max() <= 1e-13
 
 
+@pytest.mark.parametrize("added", [{}, {"add_bias_kv": True}, {"add_zero_attn": True}])
+def test_a_mask_holds_beside_is_causal(added: dict[str, bool]) -> None:
+    """As in torch where weights are asked for; otherwise torch takes the causal one instead, which hides
+    the keys that the module adds."""
+    theirs, ours = pair(batch_first=True, **added)
+    theirs, ours = theirs.eval(), ours.eval()
+    x = torch.rand(2, 5, 12, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    causal = torch.ones(5, 5).triu(1).bool()
+    for mask in (causal, causal.flip(0, 1), causal.T & ~torch.eye(5, dtype=torch.bool)):
+        expected = theirs(x, x, x, attn_mask=mask, is_causal=True, need_weights=True)[0]
+        assert (expected - theirs(x, x, x, attn_mask=mask, need_weights=False)[0]).abs().max() <= 1e-13
+        for need in (True, False):
+            found = ours(x, x, x, attn_mask=mask, is_causal=True, need_weights=need)[0]
+            assert (expected - found).abs().max() <= 1e-13
+        aside = theirs(x, x, x, attn_mask=mask, is_causal=True, need_weights=False)[0]
+        assert (aside - expected).abs().max() > 1e-3 or (mask is causal and not added)
+
+
 STARTS = {"temperature": 1.0, "alpha": 1.5, "cap": 2.0, "strength": 1.0, "lower": 0.5, "upper": 2.0}
 
 
