@@ -28,14 +28,9 @@ bool ota_plan_runs_rounds(const ota_plan *plan) {
            p->rows == OTA_ROWS_HARD && ota_regulariser_of(p)->exponential;
 }
 
-/* The arena, and what is not in it. */
-static size_t workspace_of(const ota_plan *plan) {
-    return plan->arena.used + (plan->driver != NULL ? plan->driver->bytes(plan) : 0);
-}
-
 static bool is_over(const ota_plan *plan) {
     const size_t limit = plan->resolved.settings.limits.workspace;
-    return limit > 0 && (ota_arena_overflowed(&plan->arena) || workspace_of(plan) > limit);
+    return limit > 0 && (ota_arena_overflowed(&plan->arena) || ota_plan_bytes(plan) > limit);
 }
 
 /* Runs twice: to measure and to place. */
@@ -61,9 +56,11 @@ static void measure(ota_plan *plan) {
     lay_out(plan);
 }
 
-/* Gives up what is only faster until the workspace limit is kept, or nothing is left to give up. */
-static void fit_limit(ota_plan *plan) {
+/* Gives up what is only faster until the workspace limit is kept, or nothing is left to give up. The bytes of the smallest
+ * plan on the way, which of small heads is not the last. */
+static size_t fit_limit(ota_plan *plan) {
     enum { STEPS = 3 };
+    size_t least = ota_plan_bytes(plan);
     for (int step = 0; step < STEPS && is_over(plan); step++) {
         bool changed = plan->backend->shrink != NULL && plan->backend->shrink(plan->device, step);
         if (step == 0 && plan->head_worker_count > 1) {
@@ -71,7 +68,9 @@ static void fit_limit(ota_plan *plan) {
             changed = true;
         }
         if (changed) measure(plan);
+        if (ota_plan_bytes(plan) < least) least = ota_plan_bytes(plan);
     }
+    return least;
 }
 
 static ota_layout_kind kind_of(const ota_plan *plan) {
@@ -130,8 +129,8 @@ static ota_status open_device(ota_plan *plan, ota_error *error) {
     return OTA_OK;
 }
 
-/* Everything but the memory: all choices, and how many bytes they take. */
-static ota_status choose_all(ota_plan *plan, ota_error *error) {
+/* Everything but the memory: all choices, and how many bytes they take, or would at least. */
+static ota_status choose_all(ota_plan *plan, size_t *bytes, ota_error *error) {
     const ota_resolved *r = &plan->resolved;
     const ota_status chosen = ota_solver_choose(r, &plan->solver, error);
     if (chosen != OTA_OK) return chosen;
@@ -147,7 +146,7 @@ static ota_status choose_all(ota_plan *plan, ota_error *error) {
     const ota_status created = open_device(plan, error);
     if (created != OTA_OK) return created;
     measure(plan);
-    fit_limit(plan);
+    *bytes = fit_limit(plan);
     if (ota_arena_overflowed(&plan->arena)) {
         return ota_fail(error, OTA_EOVERFLOW, "queries", "use smaller sizes",
                         "the workspace for %" PRId64 " queries and %" PRId64 " keys overflows",
@@ -156,14 +155,15 @@ static ota_status choose_all(ota_plan *plan, ota_error *error) {
     if (is_over(plan)) {
         return ota_fail(error, OTA_ELIMIT, "workspace_limit", "raise it, or use fewer threads",
                         "workspace_limit is %zu bytes but the smallest plan here needs %zu",
-                        r->settings.limits.workspace, workspace_of(plan));
+                        r->settings.limits.workspace, *bytes);
     }
+    *bytes = ota_plan_bytes(plan);
     return OTA_OK;
 }
 
 ota_status ota_plan_build(ota_plan *plan, ota_error *error) {
-    TRY(choose_all(plan, error));
-    const size_t bytes = plan->arena.used;
+    size_t bytes;
+    TRY(choose_all(plan, &bytes, error));
     const ota_status placed = ota_arena_allocate(&plan->arena);
     if (placed != OTA_OK)
         return ota_fail(error, placed, "workspace", "use smaller sizes",
@@ -216,11 +216,12 @@ ota_status ota_plan_begin(ota_plan **plan, int64_t values_width, ota_error *erro
 }
 
 ota_status ota_plan_count_bytes(ota_plan *plan, size_t *bytes, ota_error *error) {
-    const ota_status status = choose_all(plan, error);
+    size_t found;
+    const ota_status status = choose_all(plan, &found, error);
     if (status == OTA_EOVERFLOW && plan->device != NULL)
         *bytes = SIZE_MAX;
     else if (status == OTA_OK || (status == OTA_ELIMIT && plan->device != NULL))
-        *bytes = ota_plan_bytes(plan);
+        *bytes = found;
     return status;
 }
 
@@ -231,7 +232,10 @@ void ota_plan_free(ota_plan *plan) {
     free(plan);
 }
 
-size_t ota_plan_bytes(const ota_plan *plan) { return sizeof *plan + workspace_of(plan); }
+size_t ota_plan_bytes(const ota_plan *plan) {
+    return sizeof *plan + plan->arena.used +
+           (plan->driver != NULL ? plan->driver->bytes(plan) : 0); /* what is not in the arena */
+}
 const char *ota_plan_solver(const ota_plan *plan) { return plan->solver->name; }
 const char *ota_plan_kernel(const ota_plan *plan) { return plan->strategy.level; }
 int ota_plan_threads(const ota_plan *plan) { return ota_pool_threads(plan->pool); }

@@ -456,6 +456,13 @@ static void measured_plans_are_made(void **state) {
             options.workspace_limit = 1;
             assert_int_equal(ota_plan_measure(&problem, 8, &options, &least, &error), OTA_ELIMIT);
             assert_true(least > 0);
+            /* It is the least limit that is kept. */
+            options.workspace_limit = least - 1;
+            assert_int_equal(ota_plan_create(&plan, &problem, 8, &options, NULL), OTA_ELIMIT);
+            options.workspace_limit = least;
+            assert_int_equal(ota_plan_create(&plan, &problem, 8, &options, NULL), OTA_OK);
+            assert_int_equal(ota_plan_bytes(plan), least);
+            ota_plan_free(plan);
             options.workspace_limit = bytes;
             assert_int_equal(ota_plan_measure(&problem, 8, &options, &least, NULL), OTA_OK);
             assert_true(least <= bytes);
