@@ -18,7 +18,7 @@ typedef struct binder {
     float *next;    /* room for decoded vectors; NULL while they are counted */
     int64_t vector_elements;
     int64_t by_type[64]; /* parameters of each element type, by ggml's number */
-    ota_watch *watch;
+    ota_ending *ending;
     ota_error *error;
 } binder;
 
@@ -175,7 +175,7 @@ static ota_status refuse_rest(const binder *b) {
     const ota_ignored_kind kind = b->gguf ? OTA_IGNORED_GGUF_TENSORS : OTA_IGNORED_HUB_TENSORS;
     for (int64_t k = 0; k < checkpoint->count; k++) {
         const ota_found *found = &checkpoint->tensors[k];
-        const ota_status looked = ota_look(b->watch, 1, b->error);
+        const ota_status looked = ota_look(b->ending, 1, b->error);
         if (looked != OTA_OK) return looked;
         if (b->bound[k] || ota_ignored_find(kind, architecture, found->tensor->name) != NULL ||
             is_of_unused_layer(b, found->tensor->name))
@@ -274,7 +274,7 @@ static ota_status bind_tensor(binder *b, const ota_tensor_row *row, int64_t laye
                               ota_weight *weight) {
     char name[300];
     if ((b->gguf ? row->gguf : row->hub) == NULL) return OTA_OK;
-    const ota_status looked = ota_look(b->watch, BIND_WORK, b->error);
+    const ota_status looked = ota_look(b->ending, BIND_WORK, b->error);
     if (looked != OTA_OK) return looked;
     const ota_found *found = find_row(b, row, layer, name, sizeof name);
     const bool placed = has_place(b, row, layer);
@@ -341,7 +341,7 @@ static ota_status bind_packed(binder *b, const ota_tensor_row *row, int64_t laye
     const ota_element *type = ota_element_named("MXFP4");
     const int64_t shape[] = {sizes[OTA_SIZE_EXPERTS], rows, columns / type->block, 16};
     const unsigned char *data[2];
-    const ota_status looked = ota_look(b->watch, BIND_WORK, b->error);
+    const ota_status looked = ota_look(b->ending, BIND_WORK, b->error);
     if (looked != OTA_OK) return looked;
     for (int k = 0; k < 2; k++) {
         const ota_found *found = find(b, patterns[k], layer, name, sizeof name);
@@ -459,9 +459,11 @@ static ota_status bind_twice(binder *b) {
     return status;
 }
 
-ota_status ota_model_bind(ota_model *model, ota_watch *watch, ota_error *error) {
-    binder b = {
-        .model = model, .gguf = strcmp(model->format, "gguf") == 0, .watch = watch, .error = error};
+ota_status ota_model_bind(ota_model *model, ota_ending *ending, ota_error *error) {
+    binder b = {.model = model,
+                .gguf = strcmp(model->format, "gguf") == 0,
+                .ending = ending,
+                .error = error};
     model->blocks = calloc((size_t)model->config.layers, sizeof *model->blocks);
     b.bound = calloc((size_t)model->checkpoint.count + 1, sizeof *b.bound);
     const int64_t experts = model->config.sizes[OTA_SIZE_EXPERTS] * OTA_EXPERT_ROLES;

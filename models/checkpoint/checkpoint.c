@@ -87,22 +87,22 @@ static ota_status open_map(const char *folder, const char *index_path, const jso
                            ota_error *error) {
     const char *name;
     json_t *file;
-    ota_watch watch = ota_watch_of(limits);
+    ota_ending ending = ota_ending_of(limits);
     ota_status status = OTA_OK;
     json_object_foreach((json_t *)(uintptr_t)map, name, file) {
         if (!json_is_string(file))
             return ota_refuse_at(error, index_path, 0, "weight_map must hold file names");
         /* The names of all shards are compared. */
-        if ((status = ota_look(&watch, (size_t)checkpoint->shard_count / 16 + 1, error)) != OTA_OK)
+        if ((status = ota_look(&ending, (size_t)checkpoint->shard_count / 16 + 1, error)) != OTA_OK)
             return status;
         if (shard_of(checkpoint, json_string_value(file)) < 0)
             status = add_shard(folder, json_string_value(file), linked, index_path, limits,
                                checkpoint, error);
         if (status != OTA_OK) return status;
     }
-    if ((status = ota_checkpoint_index(checkpoint, &watch, error)) != OTA_OK) return status;
+    if ((status = ota_checkpoint_index(checkpoint, &ending, error)) != OTA_OK) return status;
     json_object_foreach((json_t *)(uintptr_t)map, name, file) {
-        if ((status = ota_look(&watch, (size_t)checkpoint->shard_count / 16 + 1, error)) != OTA_OK)
+        if ((status = ota_look(&ending, (size_t)checkpoint->shard_count / 16 + 1, error)) != OTA_OK)
             return status;
         const ota_found *found = ota_checkpoint_find(checkpoint, name);
         const ota_shard *shard = &checkpoint->shards[shard_of(checkpoint, json_string_value(file))];
@@ -118,8 +118,8 @@ static ota_status open_index(const char *folder, const char *path, bool linked,
                              const ota_tensor_limits *limits, ota_checkpoint *checkpoint,
                              ota_error *error) {
     json_t *tree;
-    ota_watch watch = ota_watch_of(limits);
-    ota_status status = ota_json_file(path, true, OTA_CONFIG_BYTES, &watch, &tree, error);
+    ota_ending ending = ota_ending_of(limits);
+    ota_status status = ota_json_file(path, true, OTA_CONFIG_BYTES, &ending, &tree, error);
     if (status != OTA_OK) return status;
     const json_t *map = json_object_get(tree, "weight_map");
     checkpoint->shards = calloc(SHARDS_MOST, sizeof *checkpoint->shards);
@@ -139,7 +139,7 @@ ota_status ota_checkpoint_open_folder(const char *folder, bool linked,
     *checkpoint = (ota_checkpoint){0};
     char *single = ota_path_join(folder, "model.safetensors");
     char *index = ota_path_join(folder, "model.safetensors.index.json");
-    ota_watch watch = ota_watch_of(limits);
+    ota_ending ending = ota_ending_of(limits);
     ota_status status = OTA_OK;
     if (single == NULL || index == NULL) {
         status = ota_refuse(error, OTA_ENOMEM, "no memory is left for a path");
@@ -151,7 +151,7 @@ ota_status ota_checkpoint_open_folder(const char *folder, bool linked,
         checkpoint->shard_count = 1;
         /* The name is ours, so a link made by the folder's owner is followed. */
         status = open_shard(single, true, limits, checkpoint->shards, error);
-        if (status == OTA_OK) status = ota_checkpoint_index(checkpoint, &watch, error);
+        if (status == OTA_OK) status = ota_checkpoint_index(checkpoint, &ending, error);
     }
     free(single);
     free(index);
@@ -165,7 +165,7 @@ static int by_name(const void *left, const void *right) {
                   ((const ota_found *)right)->tensor->name);
 }
 
-ota_status ota_checkpoint_index(ota_checkpoint *checkpoint, ota_watch *watch, ota_error *error) {
+ota_status ota_checkpoint_index(ota_checkpoint *checkpoint, ota_ending *ending, ota_error *error) {
     checkpoint->count = 0;
     for (int64_t i = 0; i < checkpoint->shard_count; i++)
         checkpoint->count += (int64_t)checkpoint->shards[i].table->count;
@@ -178,8 +178,8 @@ ota_status ota_checkpoint_index(ota_checkpoint *checkpoint, ota_watch *watch, ot
         for (size_t k = 0; k < table->count; k++)
             *at++ = (ota_found){&table->tensors[k], &checkpoint->shards[i]};
     }
-    const ota_status status =
-        ota_sort(checkpoint->tensors, (size_t)checkpoint->count, sizeof *at, by_name, watch, error);
+    const ota_status status = ota_sort(checkpoint->tensors, (size_t)checkpoint->count, sizeof *at,
+                                       by_name, ending, error);
     if (status != OTA_OK) return status;
     for (int64_t i = 1; i < checkpoint->count; i++) {
         const ota_found *one = &checkpoint->tensors[i];

@@ -274,9 +274,9 @@ static ota_status read_tree(ota_reader *r, const ota_architecture **architecture
 }
 
 ota_status ota_config_read(const char *path, const ota_architecture **architecture,
-                           ota_config *config, ota_watch *watch, ota_error *error) {
+                           ota_config *config, ota_ending *ending, ota_error *error) {
     json_t *tree;
-    ota_status status = ota_json_file(path, true, OTA_CONFIG_BYTES, watch, &tree, error);
+    ota_status status = ota_json_file(path, true, OTA_CONFIG_BYTES, ending, &tree, error);
     if (status != OTA_OK) return status;
     ota_reader r = {.path = path, .tree = tree, .error = error};
     *config = (ota_config){0};

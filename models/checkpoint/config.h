@@ -489,13 +489,13 @@ double ota_rope_attention(const ota_config *config, ota_rope_table table);
 void ota_config_set(ota_config *config, const ota_config_key *key, double value);
 /* config.json of a folder. */
 ota_status ota_config_read(const char *path, const ota_architecture **architecture,
-                           ota_config *config, ota_watch *watch, ota_error *error);
+                           ota_config *config, ota_ending *ending, ota_error *error);
 /* The last checks and derived sizes, for both formats; `path` for messages. */
 ota_status ota_config_finish(const ota_architecture *architecture, ota_config *config,
                              const char *path, ota_error *error);
 /* A strict JSON file below `most` bytes: no duplicate keys, nesting at most 64; the tree is the
  * caller's. */
-ota_status ota_json_file(const char *path, bool trusted, int64_t most, ota_watch *watch,
+ota_status ota_json_file(const char *path, bool trusted, int64_t most, ota_ending *ending,
                          json_t **tree, ota_error *error);
 
 enum { OTA_CONFIG_BYTES = 1 << 21 };

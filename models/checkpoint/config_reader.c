@@ -29,20 +29,20 @@ static bool too_deep(const json_t *tree, int depth) {
     return false;
 }
 
-ota_status ota_json_file(const char *path, bool trusted, int64_t most, ota_watch *watch,
+ota_status ota_json_file(const char *path, bool trusted, int64_t most, ota_ending *ending,
                          json_t **tree, ota_error *error) {
     char *text;
     size_t size;
     *tree = NULL;
-    ota_status status = ota_file_text(path, trusted, most, watch, &text, &size, error);
+    ota_status status = ota_file_text(path, trusted, most, ending, &text, &size, error);
     if (status != OTA_OK) return status;
     json_error_t cause;
     bool no_memory;
-    *tree = ota_json_text(text, size, JSON_REJECT_DUPLICATES, watch, &cause, &no_memory);
+    *tree = ota_json_text(text, size, JSON_REJECT_DUPLICATES, ending, &cause, &no_memory);
     free(text);
     if (no_memory)
         return ota_refuse(error, OTA_ENOMEM, "no memory is left for %s", ota_path_end(path));
-    if (*tree == NULL && (status = ota_look(watch, 0, error)) != OTA_OK) return status;
+    if (*tree == NULL && (status = ota_look(ending, 0, error)) != OTA_OK) return status;
     if (*tree == NULL)
         return ota_refuse_at(error, path, cause.position > 0 ? cause.position : 0,
                              "not valid JSON: %.120s", cause.text);

@@ -91,25 +91,25 @@ ota_status ota_advise(ota_error *error, ota_status status, const char *format, .
 /* Bytes of work between two looks. */
 enum { LOOK = 1 << 16 };
 
-ota_watch ota_watch_begin(const int *cancel, int64_t deadline_ns) {
-    return (ota_watch){.cancel = cancel, .deadline_ns = deadline_ns, .work = LOOK};
+ota_ending ota_ending_begin(const int *cancel, int64_t deadline_ns) {
+    return (ota_ending){.cancel = cancel, .deadline_ns = deadline_ns, .work = LOOK};
 }
 
-ota_watch ota_watch_of(const ota_tensor_limits *limits) {
-    return limits != NULL ? ota_watch_begin(limits->cancel, limits->deadline_ns)
-                          : ota_watch_begin(NULL, 0);
+ota_ending ota_ending_of(const ota_tensor_limits *limits) {
+    return limits != NULL ? ota_ending_begin(limits->cancel, limits->deadline_ns)
+                          : ota_ending_begin(NULL, 0);
 }
 
-ota_status ota_look(ota_watch *watch, size_t work, ota_error *error) {
-    if (watch == NULL) return OTA_OK;
-    if (watch->ended == OTA_OK) {
-        if ((watch->work += work) < LOOK) return OTA_OK;
-        watch->work = 0;
-        watch->ended = ota_interruption(watch->cancel, watch->deadline_ns);
-        if (watch->ended == OTA_OK) return OTA_OK;
+ota_status ota_look(ota_ending *ending, size_t work, ota_error *error) {
+    if (ending == NULL) return OTA_OK;
+    if (ending->ended == OTA_OK) {
+        if ((ending->work += work) < LOOK) return OTA_OK;
+        ending->work = 0;
+        ending->ended = ota_interruption(ending->cancel, ending->deadline_ns);
+        if (ending->ended == OTA_OK) return OTA_OK;
     }
-    return ota_refuse(error, watch->ended, "%s",
-                      watch->ended == OTA_CANCELLED
+    return ota_refuse(error, ending->ended, "%s",
+                      ending->ended == OTA_CANCELLED
                           ? "the call was cancelled"
                           : "the deadline passed before the call was done");
 }
@@ -125,7 +125,7 @@ typedef struct merging {
 
 /* Runs [first, middle) and [middle, end) of `from` become one of `to`. */
 static ota_status merge_runs(const merging *m, size_t first, size_t middle, size_t end,
-                             ota_watch *watch, ota_error *error) {
+                             ota_ending *ending, ota_error *error) {
     size_t left = first, right = middle;
     for (size_t at = first; at < end; at++) {
         const char *a = m->from + left * m->size, *b = m->from + right * m->size;
@@ -134,18 +134,18 @@ static ota_status merge_runs(const merging *m, size_t first, size_t middle, size
         left += takes_left;
         right += !takes_left;
         if (at % RUN != 0) continue;
-        const ota_status status = ota_look(watch, RUN_WORK, error);
+        const ota_status status = ota_look(ending, RUN_WORK, error);
         if (status != OTA_OK) return status;
     }
     return OTA_OK;
 }
 
-ota_status ota_sort(void *items, size_t count, size_t size, ota_order *order, ota_watch *watch,
+ota_status ota_sort(void *items, size_t count, size_t size, ota_order *order, ota_ending *ending,
                     ota_error *error) {
     ota_status status = OTA_OK;
     for (size_t first = 0; first < count && status == OTA_OK; first += RUN) {
         qsort((char *)items + first * size, count - first < RUN ? count - first : RUN, size, order);
-        status = ota_look(watch, RUN_WORK, error);
+        status = ota_look(ending, RUN_WORK, error);
     }
     if (count <= RUN || status != OTA_OK) return status;
     char *other = malloc(count * size);
@@ -155,7 +155,7 @@ ota_status ota_sort(void *items, size_t count, size_t size, ota_order *order, ot
         for (size_t first = 0; first < count && status == OTA_OK; first += 2 * run) {
             const size_t middle = first + run < count ? first + run : count,
                          end = middle + run < count ? middle + run : count;
-            status = merge_runs(&m, first, middle, end, watch, error);
+            status = merge_runs(&m, first, middle, end, ending, error);
         }
         m = (merging){.from = m.to, .to = m.from, .size = size, .order = order};
     }
@@ -192,7 +192,7 @@ ota_status ota_file_read_at(const ota_file *file, void *buffer, size_t size, int
                             ota_error *error) {
     for (size_t done = 0; done < size;) {
         const size_t left = size - done, part = left < READ_PART ? left : READ_PART;
-        const ota_status looked = ota_look(file->watch, READ_PART / READ_SPEED, error);
+        const ota_status looked = ota_look(file->ending, READ_PART / READ_SPEED, error);
         if (looked != OTA_OK) return looked;
         const int64_t got = ota_descriptor_read(file->descriptor, (char *)buffer + done, part,
                                                 offset + (int64_t)done);
@@ -224,7 +224,7 @@ void ota_file_close(ota_file *file) {
     file->descriptor = -1;
 }
 
-ota_status ota_file_text(const char *path, bool trusted, int64_t most, ota_watch *watch,
+ota_status ota_file_text(const char *path, bool trusted, int64_t most, ota_ending *ending,
                          char **text, size_t *size, ota_error *error) {
     ota_file file;
     *text = NULL;
@@ -238,7 +238,7 @@ ota_status ota_file_text(const char *path, bool trusted, int64_t most, ota_watch
         status = ota_refuse(error, OTA_ENOMEM, "%s: no memory is left for its %lld bytes",
                             ota_path_end(path), (long long)file.size);
     } else {
-        file.watch = watch;
+        file.ending = ending;
         *size = (size_t)file.size;
         (*text)[*size] = '\0';
         status = ota_file_read_at(&file, *text, *size, 0, error);

@@ -22,24 +22,24 @@ ota_status ota_advise(ota_error *error, ota_status status, const char *format, .
 /* ---- interruption ---- */
 
 /* Who may end a call, and what was done since it was last asked for. NULL where a call takes one: nobody. */
-typedef struct ota_watch {
+typedef struct ota_ending {
     const int *cancel;
     int64_t deadline_ns;
     size_t work;
     ota_status ended; /* what a look has said, and says from then on */
-} ota_watch;
+} ota_ending;
 
 /* Of one that looks at once. */
-ota_watch ota_watch_begin(const int *cancel, int64_t deadline_ns);
+ota_ending ota_ending_begin(const int *cancel, int64_t deadline_ns);
 /* NULL: nobody's. */
-ota_watch ota_watch_of(const ota_tensor_limits *limits);
+ota_ending ota_ending_of(const ota_tensor_limits *limits);
 /* After `work` more bytes, of which the slowest steps do 1.5 MB a second: OTA_CANCELLED or OTA_TIMEOUT where the call is to end,
  * with a sentence. */
-ota_status ota_look(ota_watch *watch, size_t work, ota_error *error);
+ota_status ota_look(ota_ending *ending, size_t work, ota_error *error);
 
 typedef int ota_order(const void *left, const void *right);
 /* qsort between looks; equal items stay in their order. */
-ota_status ota_sort(void *items, size_t count, size_t size, ota_order *order, ota_watch *watch,
+ota_status ota_sort(void *items, size_t count, size_t size, ota_order *order, ota_ending *ending,
                     ota_error *error);
 
 /* The end of a path too long for a sentence. */
@@ -49,7 +49,7 @@ typedef struct ota_file {
     int descriptor;
     int64_t size; /* fixed at opening */
     const char *path;
-    ota_watch *watch; /* of who reads it; NULL after opening */
+    ota_ending *ending; /* of who reads it; NULL after opening */
 } ota_file;
 
 /* Regular files only. `trusted` false: the name came out of another file, so a symbolic link is
@@ -63,7 +63,7 @@ ota_status ota_file_recheck(const ota_file *file, ota_error *error);
 void ota_file_close(ota_file *file);
 /* The whole file as text with a NUL behind it, *text freed by the caller; above `most` bytes it is
  * OTA_ELIMIT. */
-ota_status ota_file_text(const char *path, bool trusted, int64_t most, ota_watch *watch,
+ota_status ota_file_text(const char *path, bool trusted, int64_t most, ota_ending *ending,
                          char **text, size_t *size, ota_error *error);
 
 /* rank <= 8, dims <= 2^48, product of the nonzero dims <= 2^62 whatever their order. */

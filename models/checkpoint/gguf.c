@@ -28,7 +28,7 @@ typedef struct cursor {
     const char *path;
     const unsigned char *map;
     int64_t at, size;
-    ota_watch watch;
+    ota_ending ending;
     ota_error *error;
 } cursor;
 
@@ -55,7 +55,7 @@ static ota_status read_string(cursor *c, const unsigned char **text, size_t *siz
     *text = NULL;
     *size = 0;
     ota_status status = read_number(c, 8, &length);
-    if (status == OTA_OK) status = ota_look(&c->watch, TEXT_WORK, c->error);
+    if (status == OTA_OK) status = ota_look(&c->ending, TEXT_WORK, c->error);
     if (status != OTA_OK) return status;
     if (length > (uint64_t)(c->size - c->at)) {
         c->at -= 8;
@@ -132,7 +132,7 @@ static ota_status read_pairs(cursor *c, uint64_t count, ota_gguf *gguf) {
         gguf->pair_count++;
     }
     const ota_status sorted =
-        ota_sort(gguf->pairs, (size_t)count, sizeof *gguf->pairs, by_key, &c->watch, c->error);
+        ota_sort(gguf->pairs, (size_t)count, sizeof *gguf->pairs, by_key, &c->ending, c->error);
     if (sorted != OTA_OK) return sorted;
     for (int64_t i = 1; i < gguf->pair_count; i++) {
         const ota_gguf_pair *pair = &gguf->pairs[i];
@@ -239,7 +239,7 @@ static ota_status place_tensors(cursor *c, int64_t alignment, ota_tensors *table
     int64_t covered = 0;
     if (room < 0 && table->count > 0) return refuse(c, "the file ends before its data");
     const ota_status status = ota_sort(table->tensors, table->count, sizeof *table->tensors,
-                                       by_offset, &c->watch, c->error);
+                                       by_offset, &c->ending, c->error);
     if (status != OTA_OK) return status;
     for (size_t i = 0; i < table->count; i++) {
         ota_tensor *one = &table->tensors[i];
@@ -314,7 +314,7 @@ ota_status ota_gguf_open_file(const char *path, const ota_tensor_limits *limits,
     cursor c = {.path = path,
                 .map = gguf->shard.map,
                 .size = gguf->shard.size,
-                .watch = ota_watch_of(limits),
+                .ending = ota_ending_of(limits),
                 .error = error};
     return read_header(&c, limits, gguf);
 }
@@ -327,7 +327,7 @@ void ota_gguf_close(ota_gguf *gguf) {
     *gguf = (ota_gguf){0};
 }
 
-ota_status ota_gguf_move(ota_gguf *gguf, ota_checkpoint *checkpoint, ota_watch *watch,
+ota_status ota_gguf_move(ota_gguf *gguf, ota_checkpoint *checkpoint, ota_ending *ending,
                          ota_error *error) {
     ota_shard *shards = calloc((size_t)gguf->rest_count + 1, sizeof *shards);
     if (shards == NULL) {
@@ -340,5 +340,5 @@ ota_status ota_gguf_move(ota_gguf *gguf, ota_checkpoint *checkpoint, ota_watch *
     gguf->shard = (ota_shard){0};
     gguf->rest_count = 0;
     ota_gguf_close(gguf);
-    return ota_checkpoint_index(checkpoint, watch, error);
+    return ota_checkpoint_index(checkpoint, ending, error);
 }

@@ -53,7 +53,7 @@ ota_status ota_gguf_open_file(const char *path, const ota_tensor_limits *limits,
                               ota_error *error);
 void ota_gguf_close(ota_gguf *gguf);
 /* Files and tensors go to the checkpoint, and what is left is closed. */
-ota_status ota_gguf_move(ota_gguf *gguf, ota_checkpoint *checkpoint, ota_watch *watch,
+ota_status ota_gguf_move(ota_gguf *gguf, ota_checkpoint *checkpoint, ota_ending *ending,
                          ota_error *error);
 /* NULL when there is none. */
 const ota_gguf_pair *ota_gguf_find(const ota_gguf_pair *pairs, int64_t count, const char *key);

@@ -9,7 +9,7 @@
 
 typedef struct letters {
     const char *begin, *at, *end;
-    ota_watch *watch;
+    ota_ending *ending;
     bool no_memory;
 } letters;
 
@@ -21,16 +21,16 @@ static size_t next_letter(void *buffer, size_t room, void *data) {
     left->no_memory |= errno == ENOMEM;
     if (left->no_memory || left->at == left->end || room == 0) return 0;
     if ((left->at - left->begin) % LETTERS == 0 &&
-        ota_look(left->watch, LETTERS / LETTERS_SPEED, NULL) != OTA_OK)
+        ota_look(left->ending, LETTERS / LETTERS_SPEED, NULL) != OTA_OK)
         return 0;
     *(char *)buffer = *left->at++;
     return 1;
 }
 
-json_t *ota_json_text(const char *text, size_t size, size_t flags, ota_watch *watch,
+json_t *ota_json_text(const char *text, size_t size, size_t flags, ota_ending *ending,
                       json_error_t *cause, bool *no_memory) {
     const int before = errno;
-    letters left = {.begin = text, .at = text, .end = text + size, .watch = watch};
+    letters left = {.begin = text, .at = text, .end = text + size, .ending = ending};
     /* jansson reads and writes numbers with the locale's point. Where that is two bytes it ends the process. */
     const ota_c_locale locale = ota_c_locale_enter();
     errno = 0;

@@ -8,9 +8,9 @@
 
 #include "files.h"
 
-/* NULL where the text is not valid JSON, by *cause, there was no memory for its tree (*no_memory true), or the watch has
+/* NULL where the text is not valid JSON, by *cause, there was no memory for its tree (*no_memory true), or the ending has
  * ended it, which its next look says. */
-json_t *ota_json_text(const char *text, size_t size, size_t flags, ota_watch *watch,
+json_t *ota_json_text(const char *text, size_t size, size_t flags, ota_ending *ending,
                       json_error_t *cause, bool *no_memory);
 
 /* One line, which the caller frees; NULL: no memory. */

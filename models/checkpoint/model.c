@@ -40,7 +40,7 @@ static bool ends_with(const char *text, const char *tail) {
 
 static ota_status open_gguf(ota_model *model, const ota_tensor_limits *limits, ota_error *error) {
     ota_gguf gguf;
-    ota_watch watch = ota_watch_of(limits);
+    ota_ending ending = ota_ending_of(limits);
     model->format = "gguf";
     ota_status status = ota_gguf_open(model->path, limits, &gguf, error);
     if (status == OTA_OK)
@@ -52,16 +52,16 @@ static ota_status open_gguf(ota_model *model, const ota_tensor_limits *limits, o
     model->pairs = gguf.pairs;
     model->pair_count = gguf.pair_count;
     gguf.pairs = NULL;
-    return ota_gguf_move(&gguf, &model->checkpoint, &watch, error);
+    return ota_gguf_move(&gguf, &model->checkpoint, &ending, error);
 }
 
 static ota_status open_folder(ota_model *model, bool linked, const ota_tensor_limits *limits,
                               ota_error *error) {
     model->format = "safetensors";
-    ota_watch watch = ota_watch_of(limits);
+    ota_ending ending = ota_ending_of(limits);
     char *path = ota_path_join(model->path, "config.json");
     if (path == NULL) return ota_refuse(error, OTA_ENOMEM, "no memory is left for a path");
-    ota_status status = ota_config_read(path, &model->architecture, &model->config, &watch, error);
+    ota_status status = ota_config_read(path, &model->architecture, &model->config, &ending, error);
     free(path);
     if (status == OTA_OK)
         status = ota_checkpoint_open_folder(model->path, linked, limits, &model->checkpoint, error);
@@ -95,11 +95,11 @@ ota_status ota_model_open(ota_model **model, const char *name, const ota_model_o
     *model = NULL;
     if (options != NULL && !ota_sized_read(&own, sizeof own, options, options->size))
         return ota_refuse(error, OTA_EINVAL, "options.size is not that of ota_model_options");
-    ota_watch watch = ota_watch_of(options != NULL ? &own.tensors : NULL);
+    ota_ending ending = ota_ending_of(options != NULL ? &own.tensors : NULL);
     ota_model *opened = calloc(1, sizeof *opened);
     if (opened == NULL) return ota_refuse(error, OTA_ENOMEM, "no memory is left for a model");
     ota_status status = open_named(opened, name, options != NULL ? &own : NULL, error);
-    if (status == OTA_OK) status = ota_model_bind(opened, &watch, error);
+    if (status == OTA_OK) status = ota_model_bind(opened, &ending, error);
     if (status == OTA_OK)
         *model = opened;
     else

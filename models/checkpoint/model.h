@@ -48,7 +48,7 @@ struct ota_model {
 /* The folder of a hub model's newest snapshot, freed by the caller; NULL when it is not there. */
 char *ota_hub_folder(const char *cache, const char *name);
 /* Finds every tensor of the architecture, checks its shape, decodes vectors. */
-ota_status ota_model_bind(ota_model *model, ota_watch *watch, ota_error *error);
+ota_status ota_model_bind(ota_model *model, ota_ending *ending, ota_error *error);
 
 /* The first element that is NaN or infinite, of a block type the first of its block; -1 where there is none. */
 int64_t ota_weight_nonfinite(const ota_weight *weight, const ota_session_options *options);

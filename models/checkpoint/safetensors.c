@@ -148,9 +148,9 @@ static ota_status parse_member(const header *head, const char *member, size_t si
     text[size + 1] = '}';
     json_error_t cause;
     bool no_memory;
-    *out = ota_json_text(text, size + 2, JSON_REJECT_DUPLICATES, head->watch, &cause, &no_memory);
+    *out = ota_json_text(text, size + 2, JSON_REJECT_DUPLICATES, head->ending, &cause, &no_memory);
     if (text != small) free(text);
-    const ota_status looked = ota_look(head->watch, *out != NULL ? MEMBER_WORK : 0, error);
+    const ota_status looked = ota_look(head->ending, *out != NULL ? MEMBER_WORK : 0, error);
     if (looked != OTA_OK) {
         json_decref(*out);
         return looked;
@@ -261,7 +261,7 @@ static int by_text(const void *left, const void *right) {
 }
 
 static ota_status check_unique(const header *head, char **names, size_t count, ota_error *error) {
-    const ota_status status = ota_sort(names, count, sizeof *names, by_text, head->watch, error);
+    const ota_status status = ota_sort(names, count, sizeof *names, by_text, head->ending, error);
     if (status != OTA_OK) return status;
     for (size_t i = 1; i < count; i++)
         if (strcmp(names[i - 1], names[i]) == 0)
@@ -383,7 +383,7 @@ static ota_status check_tiling(header *head, ota_error *error) {
     const char *path = head->path;
     int64_t covered = 0, data_size = head->file_size - head->data;
     const ota_status status =
-        ota_sort(head->tensors, head->count, sizeof *head->tensors, by_offset, head->watch, error);
+        ota_sort(head->tensors, head->count, sizeof *head->tensors, by_offset, head->ending, error);
     if (status != OTA_OK) return status;
     for (size_t i = 0; i < head->count; i++) {
         const ota_tensor *one = &head->tensors[i];
@@ -432,7 +432,7 @@ static ota_status read_members(header *head, ota_error *error) {
     if (code == 0) code = check_tiling(head, error);
     if (code == 0) code = check_names(head, error);
     if (code == 0)
-        code = ota_sort(head->tensors, head->count, sizeof *head->tensors, by_place, head->watch,
+        code = ota_sort(head->tensors, head->count, sizeof *head->tensors, by_place, head->ending,
                         error);
     return code;
 }
@@ -471,9 +471,9 @@ ota_status ota_safetensors_open(ota_tensors **table, int descriptor, int64_t siz
     *table = NULL;
     header *head = calloc(1, sizeof *head);
     if (head == NULL) return ota_refuse(error, OTA_ENOMEM, "no memory is left for a header");
-    ota_watch watch = ota_watch_of(limits);
-    const ota_file file = {.descriptor = descriptor, .size = size, .path = path, .watch = &watch};
-    head->watch = &watch;
+    ota_ending ending = ota_ending_of(limits);
+    const ota_file file = {.descriptor = descriptor, .size = size, .path = path, .ending = &ending};
+    head->ending = &ending;
     head->path = path;
     head->file_size = size;
     if (limits != NULL) head->limits = *limits;
@@ -481,7 +481,7 @@ ota_status ota_safetensors_open(ota_tensors **table, int descriptor, int64_t siz
     if (head->limits.tensors <= 0) head->limits.tensors = 1000000;
     const ota_status status = read_header(head, &file, error);
     head->path = "";
-    head->watch = NULL;
+    head->ending = NULL;
     if (!head->has_metadata) {
         free(head->text);
         head->text = NULL;

@@ -24,8 +24,8 @@ struct ota_tensors {
     const char *path; /* during the opening call only */
     int64_t file_size;
     ota_tensor_limits limits;
-    ota_watch *watch; /* during the opening call only, NULL afterwards */
-    char *text;       /* safetensors: the JSON, kept while its metadata is needed */
+    ota_ending *ending; /* during the opening call only, NULL afterwards */
+    char *text;         /* safetensors: the JSON, kept while its metadata is needed */
     int64_t size;
     int64_t data; /* file offset of the data section */
     ota_tensor *tensors;
@@ -67,7 +67,7 @@ ota_status ota_checkpoint_open_folder(const char *folder, bool linked,
                                       ota_error *error);
 ota_status ota_checkpoint_map(const char *path, bool linked, ota_shard *shard, ota_error *error);
 /* After the tables of all shards are there. */
-ota_status ota_checkpoint_index(ota_checkpoint *checkpoint, ota_watch *watch, ota_error *error);
+ota_status ota_checkpoint_index(ota_checkpoint *checkpoint, ota_ending *ending, ota_error *error);
 void ota_shard_close(ota_shard *shard); /* what it owns */
 void ota_checkpoint_close(ota_checkpoint *checkpoint);
 const ota_found *ota_checkpoint_find(const ota_checkpoint *checkpoint, const char *name);

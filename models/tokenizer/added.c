@@ -53,18 +53,18 @@ static void sink(const ota_added_set *set, size_t count, size_t at) {
     set->tokens[at] = token;
 }
 
-ota_status ota_added_sort(ota_added_set *set, ota_watch *watch, ota_error *error) {
+ota_status ota_added_sort(ota_added_set *set, ota_ending *ending, ota_error *error) {
     ota_status status = OTA_OK;
     for (size_t at = set->count / 2; at-- > 0 && status == OTA_OK;) {
         sink(set, set->count, at);
-        status = ota_look(watch, SINK_WORK, error);
+        status = ota_look(ending, SINK_WORK, error);
     }
     for (size_t count = set->count; count-- > 1 && status == OTA_OK;) {
         const ota_added last = set->tokens[count];
         set->tokens[count] = set->tokens[0];
         set->tokens[0] = last;
         sink(set, count, 0);
-        status = ota_look(watch, SINK_WORK, error);
+        status = ota_look(ending, SINK_WORK, error);
     }
     if (status != OTA_OK) return status;
     for (size_t k = 0; k < set->count; k++)

@@ -90,7 +90,7 @@ static ota_status read_token(const ota_token_settings *settings, const char *whe
 static ota_status put(const ota_token_settings *settings, ota_token_wishes *list,
                       const ota_token_wish *wish) {
     if (wish->text == NULL) return OTA_OK;
-    const ota_status looked = ota_look(settings->watch, OTA_WISH_WORK, settings->error);
+    const ota_status looked = ota_look(settings->ending, OTA_WISH_WORK, settings->error);
     if (looked != OTA_OK) return looked;
     void *items = list->items;
     const bool grown = ota_token_grow(&items, &list->room, list->count + 1, sizeof *list->items);
@@ -315,7 +315,7 @@ ota_status ota_token_plan(ota_token_settings *settings) {
     if (status == OTA_OK)
         status =
             ota_sort(settings->numbered.items, settings->numbered.count,
-                     sizeof *settings->numbered.items, by_id, settings->watch, settings->error);
+                     sizeof *settings->numbered.items, by_id, settings->ending, settings->error);
     return status;
 }
 
@@ -383,7 +383,7 @@ static bool counts(const settling *s, const ota_token_wish *wish, bool numbered,
 static ota_status settle(settling *s, const ota_token_wish *wish, bool numbered) {
     const bool special = (marks_of(s->settings, wish->text) & OTA_MARK_SPECIAL) != 0;
     int32_t id;
-    ota_status status = ota_look(s->settings->watch, OTA_WISH_WORK, s->settings->error);
+    ota_status status = ota_look(s->settings->ending, OTA_WISH_WORK, s->settings->error);
     if (status == OTA_OK) status = piece_of(s, wish, &id);
     if (status != OTA_OK) return status;
     const int32_t place = s->places[id];

@@ -35,7 +35,7 @@ ota_status ota_bpe_merge(const ota_vocabulary *vocabulary, ota_token_merge_list 
     char both[OTA_TOKEN_PIECE_MOST];
     const size_t lost = list->prefix_size < right.size ? list->prefix_size : right.size,
                  size = left.size + right.size - lost;
-    const ota_status looked = ota_look(list->watch, size, error);
+    const ota_status looked = ota_look(list->ending, size, error);
     if (looked != OTA_OK) return looked;
     if (size > sizeof both)
         return ota_token_fail(error, OTA_ELIMIT, path, offset, "a merge makes more than %d bytes",
@@ -76,7 +76,7 @@ static inline uint64_t slot_of(const ota_bpe *bpe, uint64_t pair) {
     return slot;
 }
 
-static ota_status build_raw(ota_bpe *bpe, const ota_vocabulary *vocabulary, ota_watch *watch,
+static ota_status build_raw(ota_bpe *bpe, const ota_vocabulary *vocabulary, ota_ending *ending,
                             ota_error *error) {
     ota_vocabulary *raw = &bpe->raw;
     const size_t count = (size_t)vocabulary->count;
@@ -93,10 +93,10 @@ static ota_status build_raw(ota_bpe *bpe, const ota_vocabulary *vocabulary, ota_
         const ota_text piece = ota_vocabulary_text(vocabulary, id);
         char *to = raw->bytes + raw->begin[id];
         raw->begin[id + 1] = raw->begin[id] + (uint32_t)ota_token_unspell(piece, to);
-        const ota_status status = ota_look(watch, piece.size, error);
+        const ota_status status = ota_look(ending, piece.size, error);
         if (status != OTA_OK) return status;
     }
-    return bpe->whole_word ? ota_vocabulary_index(raw, watch, error) : OTA_OK;
+    return bpe->whole_word ? ota_vocabulary_index(raw, ending, error) : OTA_OK;
 }
 
 ota_status ota_bpe_build(ota_tokenizer *tokenizer, const ota_token_merge_list *list,
@@ -110,13 +110,13 @@ ota_status ota_bpe_build(ota_tokenizer *tokenizer, const ota_token_merge_list *l
     bpe->merges = malloc(slots * sizeof *bpe->merges);
     ota_status status = bpe->merges == NULL ? ota_token_no_memory(error) : OTA_OK;
     if (status == OTA_OK && !bpe->characters)
-        status = build_raw(bpe, vocabulary, tokenizer->watch, error);
+        status = build_raw(bpe, vocabulary, tokenizer->ending, error);
     if (status != OTA_OK) return status;
     memset(bpe->merges, 0xFF, slots * sizeof *bpe->merges);
     /* A pair that is there twice has the rank of its last line, as in the peers. */
     for (size_t k = 0; k < list->count && status == OTA_OK; k++) {
         bpe->merges[slot_of(bpe, list->merges[k].pair)] = list->merges[k];
-        status = ota_look(tokenizer->watch, 1, error);
+        status = ota_look(tokenizer->ending, 1, error);
     }
     if (status != OTA_OK) return status;
     for (unsigned byte = 0; byte < 256 && !bpe->characters; byte++) {
@@ -201,7 +201,7 @@ static ota_status merge_by_heap(const ota_bpe *bpe, symbols *word, ota_token_enc
         word->rank[i] = NO_RANK;
         if (i + 1 < count) look_up(bpe, word, i, i + 1);
         push(word, i);
-        const ota_status status = ota_look(&encoder->watch, 1, encoder->error);
+        const ota_status status = ota_look(&encoder->ending, 1, encoder->error);
         if (status != OTA_OK) return status;
     }
     while (word->heap_count > 0) {
@@ -209,7 +209,7 @@ static ota_status merge_by_heap(const ota_bpe *bpe, symbols *word, ota_token_enc
         word->heap[0] = word->heap[--word->heap_count];
         if (word->heap_count > 0) sift_down(word->heap, word->heap_count, 0);
         const size_t at = (uint32_t)entry;
-        const ota_status status = ota_look(&encoder->watch, 1, encoder->error);
+        const ota_status status = ota_look(&encoder->ending, 1, encoder->error);
         if (status != OTA_OK) return status;
         if (word->rank[at] != (uint32_t)(entry >> 32)) continue;
         const size_t right = (size_t)word->next[at];

@@ -16,7 +16,7 @@ static uint32_t unit_at(const char *bytes) {
 }
 
 ota_status ota_charsmap_build(ota_charsmap *map, ota_text blob, const char *path, int64_t offset,
-                              ota_watch *watch, ota_error *error) {
+                              ota_ending *ending, ota_error *error) {
     const size_t size = blob.size < 4 ? 0 : unit_at(blob.data);
     if (size < 4 || size % 4 != 0 || size > blob.size - 4)
         return ota_token_fail(error, OTA_EFORMAT, path, offset,
@@ -37,7 +37,7 @@ ota_status ota_charsmap_build(ota_charsmap *map, ota_text blob, const char *path
             return ota_token_fail(error, OTA_EFORMAT, path, offset,
                                   "the texts of precompiled_charsmap must be UTF-8");
         at += length + 1;
-        const ota_status status = ota_look(watch, length / 16 + 1, error);
+        const ota_status status = ota_look(ending, length / 16 + 1, error);
         if (status != OTA_OK) return status;
     }
     return OTA_OK;

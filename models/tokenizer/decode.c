@@ -39,14 +39,14 @@ typedef struct pieces {
 
 /* What ends a list of steps before its end: who may, and what it says. */
 typedef struct watched {
-    ota_watch watch;
+    ota_ending ending;
     ota_status status;
     ota_error *error;
 } watched;
 
 /* After the work on one more piece. */
 static bool goes_on(watched *w, size_t size) {
-    w->status = ota_look(&w->watch, size + 1, w->error);
+    w->status = ota_look(&w->ending, size + 1, w->error);
     return w->status == OTA_OK;
 }
 
@@ -215,7 +215,7 @@ static ota_status run_step(const ota_undo *step, const pieces *from, pieces *to,
         for (size_t k = 0; k < from->count && fine; k++) {
             const ota_status status = ota_pattern_replace(step->pattern, piece_at(from, k),
                                                           (ota_text){step->text, step->text_size},
-                                                          &to->text, &w->watch, w->error);
+                                                          &to->text, &w->ending, w->error);
             if (status != OTA_OK) return status;
             fine = end_piece(to);
         }
@@ -303,7 +303,7 @@ ota_status ota_tokenizer_decode_with(const ota_tokenizer *tokenizer, const int32
     pieces list = {0};
     watched w = {.error = error};
     unsigned flags;
-    ota_status status = ota_token_watch_begin(options, &flags, &w.watch, error);
+    ota_status status = ota_token_ending_begin(options, &flags, &w.ending, error);
     if (status == OTA_OK) status = decode(tokenizer, ids, count, flags, &list, &w);
     if (status == OTA_OK) {
         *size = (int64_t)list.text.used;

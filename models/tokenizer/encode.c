@@ -36,8 +36,8 @@ static uint64_t mix(uint64_t a, uint64_t b) {
     return (product ^ product >> 32) + b * UINT64_C(0xc4ceb9fe1a85ec53);
 }
 
-ota_status ota_token_watch_begin(const ota_token_options *options, unsigned *flags,
-                                 ota_watch *watch, ota_error *error) {
+ota_status ota_token_ending_begin(const ota_token_options *options, unsigned *flags,
+                                  ota_ending *ending, ota_error *error) {
     ota_token_options given = {.size = sizeof given};
     if (options != NULL && options->size == 0)
         return ota_token_fail(error, OTA_EINVAL, "", -1, "options.size must be given");
@@ -47,12 +47,12 @@ ota_status ota_token_watch_begin(const ota_token_options *options, unsigned *fla
     if (flags == NULL && given.flags != 0)
         return ota_token_fail(error, OTA_EINVAL, "", -1, "options.flags must be 0 in this call");
     if (flags != NULL) *flags = given.flags;
-    *watch = ota_watch_begin(given.cancel, given.deadline_ns);
-    return ota_look(watch, 0, error);
+    *ending = ota_ending_begin(given.cancel, given.deadline_ns);
+    return ota_look(ending, 0, error);
 }
 
 ota_status ota_token_word(ota_token_encoder *encoder, const char *word, size_t size) {
-    const ota_status looked = ota_look(&encoder->watch, size, encoder->error);
+    const ota_status looked = ota_look(&encoder->ending, size, encoder->error);
     if (looked != OTA_OK) return looked;
     if (size > OTA_TOKEN_CACHED_WORD) return encode_word(encoder, word, size);
     uint64_t key[3] = {0, 0, 0};
@@ -149,7 +149,7 @@ static ota_status normalize_all(ota_token_encoder *encoder, ota_text text, bool 
     ota_normalizing run = {.tokenizer = encoder->tokenizer,
                            .out = &encoder->normal,
                            .spare = &encoder->spare,
-                           .watch = &encoder->watch};
+                           .ending = &encoder->ending};
     ota_token_buffer repaired = {0};
     ota_status status = OTA_OK;
     if (!keeps_bytes(encoder->tokenizer) && ota_token_valid(text.data, text.size) < text.size) {
@@ -241,7 +241,7 @@ ota_status ota_tokenizer_encode_with(const ota_tokenizer *tokenizer, const char 
     ota_token_encoder encoder = {
         .tokenizer = tokenizer, .ids = ids, .capacity = capacity, .error = error};
     unsigned flags = 0;
-    ota_status status = ota_token_watch_begin(options, &flags, &encoder.watch, error);
+    ota_status status = ota_token_ending_begin(options, &flags, &encoder.ending, error);
     if (status == OTA_OK && !prepare(&encoder, text_size)) status = ota_token_no_memory(error);
     if (status == OTA_OK)
         status =

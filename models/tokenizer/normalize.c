@@ -144,7 +144,7 @@ static ota_status sentencepiece(const ota_normalizing *run, const ota_normal *st
         ota_text part =
             next_part(tokenizer, step, (ota_text){text.data + at, text.size - at}, &taken);
         const bool blank = part.size == 1 && *part.data == ' ';
-        const ota_status status = ota_look(run->watch, taken, error);
+        const ota_status status = ota_look(run->ending, taken, error);
         if (status != OTA_OK) return status;
         /* A text of blanks alone is no text, where they do not count. */
         if (!begun && once && blank) continue;
@@ -183,7 +183,7 @@ static size_t apart(ota_text text) {
 
 /* Some valid UTF-8, appended to `out`. */
 static ota_status run_part(const ota_normal *step, ota_text text, ota_token_buffer *out,
-                           ota_watch *watch, ota_error *error) {
+                           ota_ending *ending, ota_error *error) {
     bool fine = true;
     switch (step->kind) {
     case OTA_NORMAL_NFC: fine = unicode_form(text, UTF8PROC_COMPOSE, out); break;
@@ -195,7 +195,7 @@ static ota_status run_part(const ota_normal *step, ota_text text, ota_token_buff
     case OTA_NORMAL_PRECOMPILED: fine = precompiled(&step->map, text, out); break;
     case OTA_NORMAL_REPLACE:
         return ota_pattern_replace(step->pattern, text, (ota_text){step->text, step->text_size},
-                                   out, watch, error);
+                                   out, ending, error);
     default:
         for (size_t at = 0; at < text.size && fine;) {
             int32_t character = 0;
@@ -209,13 +209,13 @@ static ota_status run_part(const ota_normal *step, ota_text text, ota_token_buff
 
 /* A stretch of valid UTF-8. */
 static ota_status run_stretch(const ota_normal *step, ota_text text, ota_token_buffer *out,
-                              ota_watch *watch, ota_error *error) {
+                              ota_ending *ending, ota_error *error) {
     ota_status status = OTA_OK;
     for (size_t at = 0, part; at < text.size && status == OTA_OK; at += part) {
         const ota_text rest = {text.data + at, text.size - at};
         part = step->kind == OTA_NORMAL_REPLACE ? rest.size : apart(rest);
-        status = run_part(step, (ota_text){rest.data, part}, out, watch, error);
-        if (status == OTA_OK) status = ota_look(watch, part, error);
+        status = run_part(step, (ota_text){rest.data, part}, out, ending, error);
+        if (status == OTA_OK) status = ota_look(ending, part, error);
     }
     return status;
 }
@@ -252,7 +252,7 @@ static ota_status run_step(const ota_normalizing *run, const ota_normal *step, o
     if (step->kind == OTA_NORMAL_ALPHABET) return OTA_OK;
     for (size_t at = 0; at < text.size && status == OTA_OK;) {
         const size_t valid = ota_token_valid(text.data + at, text.size - at);
-        status = run_stretch(step, (ota_text){text.data + at, valid}, out, run->watch, error);
+        status = run_stretch(step, (ota_text){text.data + at, valid}, out, run->ending, error);
         at += valid;
         if (at == text.size || status != OTA_OK) break;
         const size_t malformed = ota_token_malformed(text.data + at, text.size - at);

@@ -215,7 +215,7 @@ size_t ota_pattern_after(ota_text text, size_t begin, size_t end) {
 }
 
 ota_status ota_pattern_replace(const void *pattern, ota_text text, ota_text by,
-                               ota_token_buffer *out, ota_watch *watch, ota_error *error) {
+                               ota_token_buffer *out, ota_ending *ending, ota_error *error) {
     ota_matching matching;
     const bool started = ota_matching_start(&matching, text.size);
     ota_status status = started ? OTA_OK : ota_token_no_memory(error);
@@ -229,7 +229,7 @@ ota_status ota_pattern_replace(const void *pattern, ota_text text, ota_text by,
                    (begin < text.size && !ota_token_append(out, by.data, by.size))) {
             status = ota_token_no_memory(error);
         }
-        if (status == OTA_OK) status = ota_look(watch, end - at, error);
+        if (status == OTA_OK) status = ota_look(ending, end - at, error);
         at = end;
         from = ota_pattern_after(text, begin, end);
     }

@@ -24,15 +24,15 @@ static int by_score(const void *left, const void *right) {
 }
 
 /* rank [count]: how many different scores are higher. */
-static ota_status make_ranks(const float *scores, int64_t count, ota_watch *watch, uint32_t **ranks,
-                             ota_error *error) {
+static ota_status make_ranks(const float *scores, int64_t count, ota_ending *ending,
+                             uint32_t **ranks, ota_error *error) {
     scored *order = malloc(((size_t)count + 1) * sizeof *order);
     uint32_t *rank = malloc(((size_t)count + 1) * sizeof *rank);
     ota_status status = order == NULL || rank == NULL ? ota_token_no_memory(error) : OTA_OK;
     for (int64_t k = 0; k < count && status == OTA_OK; k++)
         order[k] = (scored){scores[k], (int32_t)k};
     if (status == OTA_OK)
-        status = ota_sort(order, (size_t)count, sizeof *order, by_score, watch, error);
+        status = ota_sort(order, (size_t)count, sizeof *order, by_score, ending, error);
     uint32_t next = 0;
     for (int64_t k = 0; k < count && status == OTA_OK; k++) {
         if (k > 0 && order[k].score < order[k - 1].score) next++;
@@ -71,7 +71,7 @@ static ota_status split_piece(const ota_vocabulary *vocabulary, const ota_tokeni
     ota_status status = OTA_OK;
     for (size_t at = 1; at < piece.size && status == OTA_OK; at++) {
         /* Both parts are hashed, whose bytes are the whole piece's. */
-        status = ota_look(list->watch, piece.size / 8 + 1, error);
+        status = ota_look(list->ending, piece.size / 8 + 1, error);
         if (status != OTA_OK || ((unsigned char)piece.data[at] & 0xC0) == 0x80) continue;
         int32_t a, b;
         const part left = find_part(vocabulary, parts, (ota_text){piece.data, at}, &a);
@@ -102,7 +102,7 @@ ota_status ota_sentencepiece_merges(const ota_vocabulary *vocabulary,
                                     const ota_tokenizer_parts *parts, ota_token_merge_list *list,
                                     ota_error *error) {
     uint32_t *rank;
-    ota_status status = make_ranks(parts->scores, parts->piece_count, list->watch, &rank, error);
+    ota_status status = make_ranks(parts->scores, parts->piece_count, list->ending, &rank, error);
     for (int32_t id = 0; id < vocabulary->count && status == OTA_OK; id++) {
         const int32_t kind = kind_of(parts, id);
         if (kind == OTA_PIECE_NORMAL || kind == OTA_PIECE_UNUSED)

@@ -99,7 +99,7 @@ static bool make_room(model *all) {
 
 static ota_status read_piece(message m, model *all) {
     field f;
-    ota_status status = ota_look(m.file->watch, 1, m.error);
+    ota_status status = ota_look(m.file->ending, 1, m.error);
     if (status != OTA_OK) return status;
     if (all->count == OTA_TOKEN_PIECES_MOST)
         return ota_token_fail(m.error, OTA_ELIMIT, m.file->path, (int64_t)m.at,

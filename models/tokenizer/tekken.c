@@ -195,7 +195,7 @@ static ota_status read_pieces(reading *r) {
         if (status == OTA_OK && rank != next)
             status = ota_token_json_refuse(&json, place, "ranks must be 0, 1, 2 ... in order");
         if (status == OTA_OK && rank < r->pieces) status = add_piece(r, &json, place, rank);
-        if (status == OTA_OK) status = ota_look(r->list.watch, json.at - place, json.error);
+        if (status == OTA_OK) status = ota_look(r->list.ending, json.at - place, json.error);
     }
     if (status == OTA_OK) status = ota_token_json_finish(&json);
     if (status == OTA_OK && next < r->pieces)
@@ -279,7 +279,7 @@ static ota_status make_merges(const reading *r, ota_token_merge_list *merges) {
         const ota_text piece = ota_vocabulary_text(vocabulary, id);
         for (size_t at = 1; at < piece.size && status == OTA_OK; at++) {
             /* Both parts are hashed, whose bytes are the whole piece's. */
-            status = ota_look(merges->watch, piece.size / 8 + 1, r->json.error);
+            status = ota_look(merges->ending, piece.size / 8 + 1, r->json.error);
             if (status != OTA_OK || ((unsigned char)piece.data[at] & 0xC0) == 0x80) continue;
             const int32_t left = ota_vocabulary_find_model(vocabulary, piece.data, at),
                           right = ota_vocabulary_find_model(vocabulary, piece.data + at,
@@ -296,7 +296,7 @@ static ota_status make_merges(const reading *r, ota_token_merge_list *merges) {
 
 static ota_status build(reading *r) {
     ota_tokenizer *tokenizer = r->tokenizer;
-    ota_token_merge_list merges = {.watch = tokenizer->watch};
+    ota_token_merge_list merges = {.ending = tokenizer->ending};
     ota_status status = ota_vocabulary_build(&tokenizer->vocabulary, &r->list, r->json.error);
     tokenizer->model = OTA_TOKEN_BPE;
     tokenizer->bpe.whole_word = true;
@@ -340,7 +340,7 @@ ota_status ota_tokenizer_read_tekken(ota_tokenizer *tokenizer, const ota_token_f
     reading r = {.tokenizer = tokenizer,
                  .json = {.file = file, .end = file->size, .error = error},
                  .others = json_object(),
-                 .list = {.path = file->path, .watch = file->watch}};
+                 .list = {.path = file->path, .ending = file->ending}};
     const ota_status status = r.others == NULL ? ota_token_no_memory(error) : read_all(&r);
     json_decref(r.others);
     json_decref(r.config);

@@ -191,7 +191,7 @@ ota_status ota_token_json_skip(ota_token_json *json, ota_text *span) {
         const char letter = text[json->at];
         if (json->at - looked >= LETTERS) {
             const ota_status status =
-                ota_look(json->file->watch, (json->at - looked) / LETTERS_SPEED, json->error);
+                ota_look(json->file->ending, (json->at - looked) / LETTERS_SPEED, json->error);
             if (status != OTA_OK) return status;
             looked = json->at;
         }
@@ -231,12 +231,12 @@ ota_status ota_token_json_tree(ota_token_json *json, ota_text span, json_t **tre
     json_error_t cause;
     bool no_memory;
     /* A tree takes longer than its letters. */
-    ota_status status = ota_look(json->file->watch, OTA_TOKEN_JSON_TREE, json->error);
+    ota_status status = ota_look(json->file->ending, OTA_TOKEN_JSON_TREE, json->error);
     if (status != OTA_OK) return status;
     *tree = ota_json_text(span.data, span.size, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY,
-                          json->file->watch, &cause, &no_memory);
+                          json->file->ending, &cause, &no_memory);
     if (no_memory) return ota_token_no_memory(json->error);
-    if (*tree == NULL && (status = ota_look(json->file->watch, 0, json->error)) != OTA_OK)
+    if (*tree == NULL && (status = ota_look(json->file->ending, 0, json->error)) != OTA_OK)
         return status;
     if (*tree == NULL)
         return ota_token_fail(json->error, OTA_EFORMAT, json->file->path,

@@ -271,7 +271,7 @@ static ota_status check_config(const ota_token_settings *settings) {
     json_t *value;
     json_object_foreach(settings->trees[OTA_SETTINGS_CONFIG], key, value) {
         bool known = false;
-        ota_status status = ota_look(settings->watch, OTA_WISH_WORK, settings->error);
+        ota_status status = ota_look(settings->ending, OTA_WISH_WORK, settings->error);
         if (status == OTA_OK) status = check_value(settings, key, value, &known);
         if (status != OTA_OK) return status;
         if (known || strcmp(key, "tokenizer_class") == 0 || is_switch(key) || is_read(key, value) ||
@@ -311,11 +311,11 @@ static ota_status parse_file(ota_token_settings *settings, size_t file, char *te
         JSON_REJECT_DUPLICATES | (file == OTA_SETTINGS_ADDED ? 0 : (size_t)JSON_DECODE_INT_AS_REAL);
     json_error_t cause;
     bool no_memory;
-    json_t *tree = ota_json_text(text, size, flags, settings->watch, &cause, &no_memory);
+    json_t *tree = ota_json_text(text, size, flags, settings->ending, &cause, &no_memory);
     free(text);
     settings->trees[file] = tree;
     if (no_memory) return ota_token_no_memory(settings->error);
-    const ota_status looked = ota_look(settings->watch, 0, settings->error);
+    const ota_status looked = ota_look(settings->ending, 0, settings->error);
     if (tree == NULL && looked != OTA_OK) return looked;
     if (tree == NULL)
         return ota_token_fail(settings->error, OTA_EFORMAT, settings->paths[file],
@@ -336,12 +336,12 @@ static ota_status read_file(ota_token_settings *settings, const char *folder, si
     char *text;
     size_t size;
     const ota_status status = ota_file_text(settings->paths[file], true, SETTINGS_MOST,
-                                            settings->watch, &text, &size, settings->error);
+                                            settings->ending, &text, &size, settings->error);
     return status == OTA_OK ? parse_file(settings, file, text, size) : status;
 }
 
-void ota_token_settings_start(ota_token_settings *settings, ota_watch *watch, ota_error *error) {
-    *settings = (ota_token_settings){.watch = watch, .error = error};
+void ota_token_settings_start(ota_token_settings *settings, ota_ending *ending, ota_error *error) {
+    *settings = (ota_token_settings){.ending = ending, .error = error};
     memset(settings->switches, -1, sizeof settings->switches);
 }
 

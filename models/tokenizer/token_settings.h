@@ -83,12 +83,12 @@ struct ota_token_settings {
     ota_token_wishes numbered, others;     /* in the order in which they are added */
     json_t *named;                         /* key: token, beside the roles */
     json_t *marks; /* text: OTA_MARK_* bits of its tokens without a number */
-    ota_watch *watch;
+    ota_ending *ending;
     ota_error *error;
 };
 
 /* Nothing is said. */
-void ota_token_settings_start(ota_token_settings *settings, ota_watch *watch, ota_error *error);
+void ota_token_settings_start(ota_token_settings *settings, ota_ending *ending, ota_error *error);
 /* The files of `folder` that there are, after the start. Freed by the caller also after a failure. */
 ota_status ota_token_settings_read(ota_token_settings *settings, const char *folder,
                                    ota_error *error);

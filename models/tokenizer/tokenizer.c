@@ -16,7 +16,7 @@ enum { ADDED_WORK = 4 };
 ota_status ota_tokenizer_add(ota_tokenizer *tokenizer, ota_added token, ota_error *error) {
     ota_added_set *set = (token.flags & OTA_ADDED_NORMALIZED) != 0 ? &tokenizer->normal_added
                                                                    : &tokenizer->raw_added;
-    const ota_status looked = ota_look(tokenizer->watch, ADDED_WORK, error);
+    const ota_status looked = ota_look(tokenizer->ending, ADDED_WORK, error);
     if (looked != OTA_OK) return looked;
     const ota_text text = ota_vocabulary_text(&tokenizer->vocabulary, token.id);
     if ((token.flags & OTA_ADDED_NORMALIZED) == 0) {
@@ -31,7 +31,7 @@ ota_status ota_tokenizer_add(ota_tokenizer *tokenizer, ota_added token, ota_erro
         return fine ? OTA_OK : ota_token_no_memory(error);
     }
     ota_normalizing run = {
-        .tokenizer = tokenizer, .out = &out, .spare = &spare, .watch = tokenizer->watch};
+        .tokenizer = tokenizer, .out = &out, .spare = &spare, .ending = tokenizer->ending};
     ota_status status = ota_normalize(&run, text, error);
     if (status == OTA_OK && out.used > 0 &&
         !ota_added_put(set, (ota_text){out.bytes, out.used}, token))
@@ -126,10 +126,10 @@ static void mark(ota_tokenizer *tokenizer, const ota_added_set *set) {
 }
 
 ota_status ota_tokenizer_finish(ota_tokenizer *tokenizer, ota_error *error) {
-    ota_status status = ota_added_sort(&tokenizer->raw_added, tokenizer->watch, error);
+    ota_status status = ota_added_sort(&tokenizer->raw_added, tokenizer->ending, error);
     if (status == OTA_OK)
-        status = ota_added_sort(&tokenizer->normal_added, tokenizer->watch, error);
-    tokenizer->watch = NULL;
+        status = ota_added_sort(&tokenizer->normal_added, tokenizer->ending, error);
+    tokenizer->ending = NULL;
     if (status != OTA_OK) return status;
     tokenizer->kinds = calloc((size_t)tokenizer->vocabulary.count + 1, 1);
     if (tokenizer->kinds == NULL) return ota_token_no_memory(error);
@@ -173,7 +173,7 @@ static bool have(const char *folder, const char *name, char *path) {
 static ota_status open_json(ota_tokenizer *tokenizer, const char *path,
                             ota_token_settings *settings, ota_error *error) {
     ota_token_file file;
-    ota_status status = ota_token_file_read(path, tokenizer->watch, &file, error);
+    ota_status status = ota_token_file_read(path, tokenizer->ending, &file, error);
     if (status == OTA_OK) status = ota_tokenizer_read_json(tokenizer, &file, settings, error);
     ota_token_file_free(&file);
     return status;
@@ -183,9 +183,9 @@ static ota_status open_lists(ota_tokenizer *tokenizer, const char *vocabulary_pa
                              const char *merges_path, ota_token_settings *settings,
                              ota_error *error) {
     ota_token_file vocabulary = {0}, merges = {0};
-    ota_status status = ota_token_file_read(vocabulary_path, tokenizer->watch, &vocabulary, error);
+    ota_status status = ota_token_file_read(vocabulary_path, tokenizer->ending, &vocabulary, error);
     if (status == OTA_OK)
-        status = ota_token_file_read(merges_path, tokenizer->watch, &merges, error);
+        status = ota_token_file_read(merges_path, tokenizer->ending, &merges, error);
     if (status == OTA_OK)
         status = ota_tokenizer_read_lists(tokenizer, &vocabulary, &merges, settings, error);
     ota_token_file_free(&vocabulary);
@@ -196,7 +196,7 @@ static ota_status open_lists(ota_tokenizer *tokenizer, const char *vocabulary_pa
 static ota_status open_lines(ota_tokenizer *tokenizer, const char *path,
                              ota_token_settings *settings, ota_error *error) {
     ota_token_file file;
-    ota_status status = ota_token_file_read(path, tokenizer->watch, &file, error);
+    ota_status status = ota_token_file_read(path, tokenizer->ending, &file, error);
     if (status == OTA_OK) status = ota_tokenizer_read_lines(tokenizer, &file, settings, error);
     ota_token_file_free(&file);
     return status;
@@ -210,7 +210,7 @@ static ota_status open_tekken(ota_tokenizer *tokenizer, const char *path,
                                            "is not run beside tekken.json, by which Mistral's "
                                            "models set nothing else; take it out");
     ota_token_file file;
-    ota_status status = ota_token_file_read(path, tokenizer->watch, &file, error);
+    ota_status status = ota_token_file_read(path, tokenizer->ending, &file, error);
     if (status == OTA_OK) status = ota_tokenizer_read_tekken(tokenizer, &file, error);
     ota_token_file_free(&file);
     return status;
@@ -219,7 +219,7 @@ static ota_status open_tekken(ota_tokenizer *tokenizer, const char *path,
 static ota_status open_model(ota_tokenizer *tokenizer, const char *path,
                              ota_token_settings *settings, ota_error *error) {
     ota_token_file file;
-    ota_status status = ota_token_file_bytes(path, tokenizer->watch, &file, error);
+    ota_status status = ota_token_file_bytes(path, tokenizer->ending, &file, error);
     if (status == OTA_OK) status = ota_tokenizer_read_model(tokenizer, &file, settings, error);
     ota_token_file_free(&file);
     return status;
@@ -251,12 +251,12 @@ ota_status ota_tokenizer_open(ota_tokenizer **tokenizer, const char *path, ota_e
 
 ota_status ota_tokenizer_open_with(ota_tokenizer **tokenizer, const char *path,
                                    const ota_token_options *options, ota_error *error) {
-    ota_watch watch;
+    ota_ending ending;
     if (tokenizer == NULL || path == NULL)
         return ota_token_fail(error, OTA_EINVAL, "", -1, "%s is NULL",
                               tokenizer == NULL ? "tokenizer" : "path");
     *tokenizer = NULL;
-    ota_status status = ota_token_watch_begin(options, NULL, &watch, error);
+    ota_status status = ota_token_ending_begin(options, NULL, &ending, error);
     if (status != OTA_OK) return status;
     const bool folder = ota_path_is_folder(path);
     const size_t length = strlen(path);
@@ -266,10 +266,10 @@ ota_status ota_tokenizer_open_with(ota_tokenizer **tokenizer, const char *path,
     ota_tokenizer *made = calloc(1, sizeof *made);
     if (made == NULL) return ota_token_no_memory(error);
     made->unknown = -1;
-    made->watch = &watch;
+    made->ending = &ending;
     /* A file stands alone: what lies beside it says nothing. */
     ota_token_settings settings;
-    ota_token_settings_start(&settings, &watch, error);
+    ota_token_settings_start(&settings, &ending, error);
     status = folder   ? open_folder(made, path, &settings, error)
              : tekken ? open_tekken(made, path, &settings, error)
              : json   ? open_json(made, path, &settings, error)

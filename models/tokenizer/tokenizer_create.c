@@ -6,7 +6,7 @@
 
 static ota_status add_pieces(ota_tokenizer *tokenizer, const ota_tokenizer_parts *parts,
                              const char *source, ota_error *error) {
-    ota_token_list list = {.path = source, .watch = tokenizer->watch};
+    ota_token_list list = {.path = source, .ending = tokenizer->ending};
     ota_status status = OTA_OK;
     for (int64_t k = 0; k < parts->piece_count && status == OTA_OK; k++) {
         const size_t begin = list.text.used;
@@ -55,7 +55,7 @@ static ota_status add_frame(const ota_tokenizer *tokenizer, ota_text piece, ota_
 
 static ota_status make_bpe(ota_tokenizer *tokenizer, const ota_tokenizer_parts *parts,
                            const char *source, ota_error *error) {
-    ota_token_merge_list merges = {.watch = tokenizer->watch};
+    ota_token_merge_list merges = {.ending = tokenizer->ending};
     ota_status status = ota_tokenizer_named_cut(tokenizer, parts->cut, error);
     for (int64_t k = 0; k < parts->merge_count && status == OTA_OK; k++)
         status = ota_bpe_merge_line(&tokenizer->vocabulary, &merges, parts->merges[k], source, -1,
@@ -88,7 +88,7 @@ static ota_status make_pieces(ota_tokenizer *tokenizer, const ota_tokenizer_part
     step->flags = (front ? end : 0U) | (once ? OTA_SPACE_ONCE : 0U);
     if (status == OTA_OK && parts->charsmap.size > 0)
         status =
-            ota_charsmap_build(&step->map, parts->charsmap, source, -1, tokenizer->watch, error);
+            ota_charsmap_build(&step->map, parts->charsmap, source, -1, tokenizer->ending, error);
     if (status == OTA_OK) status = ota_sentencepiece_bytes(tokenizer, parts, error);
     return status == OTA_OK ? ota_tokenizer_undo_sentencepiece(tokenizer, front, once, error)
                             : status;
@@ -96,7 +96,7 @@ static ota_status make_pieces(ota_tokenizer *tokenizer, const ota_tokenizer_part
 
 static ota_status make_sentencepiece(ota_tokenizer *tokenizer, const ota_tokenizer_parts *parts,
                                      const char *source, ota_error *error) {
-    ota_token_merge_list merges = {.watch = tokenizer->watch};
+    ota_token_merge_list merges = {.ending = tokenizer->ending};
     ota_status status = make_pieces(tokenizer, parts, source, error);
     tokenizer->bpe.characters = true;
     tokenizer->fuse_unknown = true;
@@ -199,14 +199,14 @@ ota_status ota_tokenizer_create(ota_tokenizer **tokenizer, const ota_tokenizer_p
 
 ota_status ota_tokenizer_create_with(ota_tokenizer **tokenizer, const ota_tokenizer_parts *parts,
                                      const ota_token_options *options, ota_error *error) {
-    ota_watch watch;
+    ota_ending ending;
     if (tokenizer == NULL || parts == NULL || parts->size == 0 || parts->piece_count < 0 ||
         parts->merge_count < 0 || (parts->pieces == NULL && parts->piece_count > 0) ||
         (parts->merges == NULL && parts->merge_count > 0))
         return ota_token_fail(error, OTA_EINVAL, "", -1,
                               "tokenizer, parts, parts.size, pieces and merges must be given");
     *tokenizer = NULL;
-    ota_status status = ota_token_watch_begin(options, NULL, &watch, error);
+    ota_status status = ota_token_ending_begin(options, NULL, &ending, error);
     if (status != OTA_OK) return status;
     /* A caller built with an older header knows fewer fields. */
     ota_tokenizer_parts filled = {.size = sizeof filled};
@@ -215,7 +215,7 @@ ota_status ota_tokenizer_create_with(ota_tokenizer **tokenizer, const ota_tokeni
     ota_tokenizer *made = calloc(1, sizeof *made);
     if (made == NULL) return ota_token_no_memory(error);
     made->unknown = -1;
-    made->watch = &watch;
+    made->ending = &ending;
     status = ota_tokenizer_fill(made, &filled, error);
     if (status == OTA_OK) status = ota_tokenizer_finish(made, error);
     if (status != OTA_OK) {

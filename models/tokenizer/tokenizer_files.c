@@ -24,18 +24,18 @@ ota_status ota_token_no_memory(ota_error *error) {
     return ota_token_fail(error, OTA_ENOMEM, "", -1, "no memory is left for the tokenizer");
 }
 
-ota_status ota_token_file_bytes(const char *path, ota_watch *watch, ota_token_file *file,
+ota_status ota_token_file_bytes(const char *path, ota_ending *ending, ota_token_file *file,
                                 ota_error *error) {
-    *file = (ota_token_file){.path = path, .watch = watch};
-    return ota_file_text(path, true, OTA_TOKEN_FILE_MOST, watch, &file->text, &file->size, error);
+    *file = (ota_token_file){.path = path, .ending = ending};
+    return ota_file_text(path, true, OTA_TOKEN_FILE_MOST, ending, &file->text, &file->size, error);
 }
 
-ota_status ota_token_file_read(const char *path, ota_watch *watch, ota_token_file *file,
+ota_status ota_token_file_read(const char *path, ota_ending *ending, ota_token_file *file,
                                ota_error *error) {
     size_t valid = 0;
-    ota_status status = ota_token_file_bytes(path, watch, file, error);
+    ota_status status = ota_token_file_bytes(path, ending, file, error);
     if (status == OTA_OK)
-        status = ota_token_valid_within(file->text, file->size, watch, &valid, error);
+        status = ota_token_valid_within(file->text, file->size, ending, &valid, error);
     if (status == OTA_OK && valid == file->size) return OTA_OK;
     ota_token_file_free(file);
     if (status != OTA_OK) return status;

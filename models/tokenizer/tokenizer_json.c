@@ -476,8 +476,8 @@ ota_status ota_tokenizer_read_json(ota_tokenizer *tokenizer, const ota_token_fil
                  .json = {.file = file, .end = file->size, .error = error},
                  .others = json_object(),
                  .settings = json_object(),
-                 .list = {.path = file->path, .watch = file->watch},
-                 .merges = {.watch = file->watch}};
+                 .list = {.path = file->path, .ending = file->ending},
+                 .merges = {.ending = file->ending}};
     ota_status status =
         r.others == NULL || r.settings == NULL ? ota_token_no_memory(error) : find_members(&r);
     if (status == OTA_OK) status = check_top(&r);

@@ -52,8 +52,8 @@ static ota_status read_merges(const ota_tokenizer *tokenizer, const ota_token_fi
 ota_status ota_tokenizer_read_lists(ota_tokenizer *tokenizer, const ota_token_file *vocabulary,
                                     const ota_token_file *merges, ota_token_settings *settings,
                                     ota_error *error) {
-    ota_token_list list = {.path = vocabulary->path, .watch = vocabulary->watch};
-    ota_token_merge_list found = {.watch = vocabulary->watch};
+    ota_token_list list = {.path = vocabulary->path, .ending = vocabulary->ending};
+    ota_token_merge_list found = {.ending = vocabulary->ending};
     ota_added_list added = {0};
     tokenizer->model = OTA_TOKEN_BPE;
     ota_status status = ota_token_settings_expect(settings, OTA_CLASS_GPT2, "vocab.json");
@@ -131,7 +131,7 @@ static ota_status read_lines(const ota_token_file *file, ota_token_list *list, o
 
 ota_status ota_tokenizer_read_lines(ota_tokenizer *tokenizer, const ota_token_file *file,
                                     ota_token_settings *settings, ota_error *error) {
-    ota_token_list list = {.path = file->path, .watch = file->watch};
+    ota_token_list list = {.path = file->path, .ending = file->ending};
     ota_added_list added = {0};
     tokenizer->model = OTA_TOKEN_WORDPIECE;
     tokenizer->wordpiece = (ota_wordpiece){.prefix = "##", .prefix_size = 2, .longest_word = 100};

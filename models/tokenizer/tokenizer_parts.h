@@ -41,22 +41,22 @@ ota_status ota_token_no_memory(ota_error *error);
 /* ---- interruption (encode.c) ---- */
 
 /* What a caller's options (or NULL) say, or a refusal; the first look is now. `flags` NULL: the call has none. */
-ota_status ota_token_watch_begin(const ota_token_options *options, unsigned *flags,
-                                 ota_watch *watch, ota_error *error);
+ota_status ota_token_ending_begin(const ota_token_options *options, unsigned *flags,
+                                  ota_ending *ending, ota_error *error);
 
 /* ---- files (tokenizer_files.c) ---- */
 
 typedef struct ota_token_file {
     char *text; /* owned, ended by one NUL beyond size */
     size_t size;
-    const char *path; /* borrowed */
-    ota_watch *watch; /* of who has it read, NULL: nobody ends that */
+    const char *path;   /* borrowed */
+    ota_ending *ending; /* of who has it read, NULL: nobody ends that */
 } ota_token_file;
 
-ota_status ota_token_file_bytes(const char *path, ota_watch *watch, ota_token_file *file,
+ota_status ota_token_file_bytes(const char *path, ota_ending *ending, ota_token_file *file,
                                 ota_error *error);
 /* The same for a text: its bytes are UTF-8. */
-ota_status ota_token_file_read(const char *path, ota_watch *watch, ota_token_file *file,
+ota_status ota_token_file_read(const char *path, ota_ending *ending, ota_token_file *file,
                                ota_error *error);
 void ota_token_file_free(ota_token_file *file);
 
@@ -64,8 +64,8 @@ void ota_token_file_free(ota_token_file *file);
 
 /* Bytes at the start of `text` that are valid UTF-8. */
 size_t ota_token_valid(const char *text, size_t size);
-/* The same of a long text, in steps between which the watch looks. */
-ota_status ota_token_valid_within(const char *text, size_t size, ota_watch *watch, size_t *valid,
+/* The same of a long text, in steps between which the ending looks. */
+ota_status ota_token_valid_within(const char *text, size_t size, ota_ending *ending, size_t *valid,
                                   ota_error *error);
 /* Bytes at the start that belong to no character; `text` begins with such a byte. */
 size_t ota_token_malformed(const char *text, size_t size);
@@ -106,7 +106,7 @@ typedef struct ota_token_list {
     size_t count, room;
     size_t outside; /* the last entries, which are added tokens and no pieces of the model */
     const char *path;
-    ota_watch *watch;
+    ota_ending *ending;
 } ota_token_list;
 
 /* The piece whose bytes were appended to list->text since `begin`. Refuses empty and long ones. */
@@ -133,7 +133,7 @@ bool ota_vocabulary_append(ota_vocabulary *vocabulary, const char *text, size_t 
 /* The piece of the model that is spelled so, -1. */
 int32_t ota_vocabulary_find_model(const ota_vocabulary *vocabulary, const char *text, size_t size);
 /* An index over pieces that may repeat: the first wins. */
-ota_status ota_vocabulary_index(ota_vocabulary *vocabulary, ota_watch *watch, ota_error *error);
+ota_status ota_vocabulary_index(ota_vocabulary *vocabulary, ota_ending *ending, ota_error *error);
 void ota_vocabulary_free(ota_vocabulary *vocabulary);
 int32_t ota_vocabulary_find(const ota_vocabulary *vocabulary, const char *text, size_t size);
 ota_text ota_vocabulary_text(const ota_vocabulary *vocabulary, int32_t id);
@@ -186,7 +186,7 @@ typedef struct ota_token_merge_list {
     ota_merge *merges;
     size_t count, room;
     size_t prefix_size; /* bytes that the right piece of a merge loses in their product */
-    ota_watch *watch;
+    ota_ending *ending;
 } ota_token_merge_list;
 
 /* One more, up to as many as there may be. */
@@ -292,7 +292,7 @@ typedef struct ota_added_match {
 } ota_added_match;
 
 bool ota_added_put(ota_added_set *set, ota_text text, ota_added token);
-ota_status ota_added_sort(ota_added_set *set, ota_watch *watch, ota_error *error);
+ota_status ota_added_sort(ota_added_set *set, ota_ending *ending, ota_error *error);
 /* The first token at or after match->after, the longest of those that begin there; begin is match->end of the token
  * before at the least where blanks are stripped. *match is all zero before the first. */
 /* Bytes of the longest token that the text begins with, whatever its flags; 0: none. */
@@ -313,7 +313,7 @@ typedef struct ota_charsmap {
 
 /* `blob`: the size of the double array, the array, the texts. All of it is checked. */
 ota_status ota_charsmap_build(ota_charsmap *map, ota_text blob, const char *path, int64_t offset,
-                              ota_watch *watch, ota_error *error);
+                              ota_ending *ending, ota_error *error);
 void ota_charsmap_free(ota_charsmap *map);
 /* What the longest (or shortest) beginning of `text` that has a replacement becomes; *taken = its bytes, 0: none. */
 ota_text ota_charsmap_find(const ota_charsmap *map, ota_text text, bool shortest, size_t *taken);
@@ -360,8 +360,8 @@ typedef struct ota_normal {
 typedef struct ota_normalizing {
     const ota_tokenizer *tokenizer;
     ota_token_buffer *out, *spare;
-    ota_watch *watch; /* NULL: nobody ends it */
-    bool removed;     /* out: the beginning of the text left nothing */
+    ota_ending *ending; /* NULL: nobody ends it */
+    bool removed;       /* out: the beginning of the text left nothing */
 } ota_normalizing;
 
 /* The result, which has malformed bytes where the text has them, replaces what `out` holds. */
@@ -393,7 +393,7 @@ ota_status ota_pattern_find(const void *pattern, const ota_matching *matching, o
 size_t ota_pattern_after(ota_text text, size_t begin, size_t end);
 /* Appends `text` with `by` for every match. */
 ota_status ota_pattern_replace(const void *pattern, ota_text text, ota_text by,
-                               ota_token_buffer *out, ota_watch *watch, ota_error *error);
+                               ota_token_buffer *out, ota_ending *ending, ota_error *error);
 
 /* ---- cutting into words (pretokenize.c) ---- */
 
@@ -484,7 +484,7 @@ struct ota_tokenizer {
         normalized; /* [count] where among normal_added a piece is spelled as it is looked for, -1: it is not one
                             of them; NULL: none is */
     ota_token_frame before, after;
-    ota_watch *watch; /* of the call that makes it; NULL afterwards */
+    ota_ending *ending; /* of the call that makes it; NULL afterwards */
 };
 
 enum { OTA_TOKEN_IS_ADDED = 1, OTA_TOKEN_IS_SPECIAL = 2 };
@@ -552,7 +552,7 @@ typedef struct ota_token_encoder {
     const char *origin; /* where a piece lies that begins where the text does; NULL: none does */
     void *symbols;      /* bpe.c's and unigram.c's arrays for one word */
     size_t symbol_room; /* bytes */
-    ota_watch watch;
+    ota_ending ending;
     ota_error *error;
 } ota_token_encoder;
 

@@ -71,7 +71,7 @@ ota_status ota_unigram_build(ota_tokenizer *tokenizer, const uint8_t *use, ota_e
     for (int32_t id = 0; id < vocabulary->count && fine; id++) {
         if (vocabulary->outside[id]) continue;
         const ota_status status =
-            ota_look(tokenizer->watch, ota_vocabulary_text(vocabulary, id).size, error);
+            ota_look(tokenizer->ending, ota_vocabulary_text(vocabulary, id).size, error);
         if (status != OTA_OK) return status;
         if (use == NULL || use[id] != 0)
             fine = add_piece(unigram, ota_vocabulary_text(vocabulary, id), id, &nodes);
@@ -122,7 +122,7 @@ static ota_status find_ways(ota_token_encoder *encoder, ota_text text, reached *
         if (tokenizer->sentencepiece && fabs(best[at].score) > FURTHEST)
             count_anew(best + at, furthest + 1 - at);
         const double here = best[at].score;
-        const ota_status status = ota_look(&encoder->watch, 1, encoder->error);
+        const ota_status status = ota_look(&encoder->ending, 1, encoder->error);
         if (status != OTA_OK) return status;
         bytes = ota_token_step(text.data + at, text.size - at, &character);
         bool alone = false;

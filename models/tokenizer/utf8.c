@@ -15,7 +15,7 @@ static size_t character_at(const char *text, size_t size) {
 /* Bytes between two looks, and how many times as fast as the slowest steps they are. */
 enum { STEP = 1 << 20, STEP_SPEED = 64 };
 
-ota_status ota_token_valid_within(const char *text, size_t size, ota_watch *watch, size_t *valid,
+ota_status ota_token_valid_within(const char *text, size_t size, ota_ending *ending, size_t *valid,
                                   ota_error *error) {
     ota_status status = OTA_OK;
     size_t at = 0, found = 0;
@@ -26,7 +26,7 @@ ota_status ota_token_valid_within(const char *text, size_t size, ota_watch *watc
         /* The end of a part may cut a character in two. */
         *valid = at + found;
         if (found == 0 || (found < part && part == left) || part - found > 3) break;
-        status = ota_look(watch, STEP / STEP_SPEED, error);
+        status = ota_look(ending, STEP / STEP_SPEED, error);
     }
     return status;
 }

@@ -10,7 +10,7 @@
 ota_status ota_token_list_add(ota_token_list *list, size_t begin, int64_t id, int64_t offset,
                               ota_error *error) {
     const size_t size = list->text.used - begin;
-    const ota_status looked = ota_look(list->watch, size + 1, error);
+    const ota_status looked = ota_look(list->ending, size + 1, error);
     if (looked != OTA_OK) return looked;
     if (size == 0)
         return ota_token_fail(error, OTA_EFORMAT, list->path, offset, "a piece must not be empty");
@@ -102,7 +102,7 @@ ota_status ota_vocabulary_build(ota_vocabulary *vocabulary, const ota_token_list
         vocabulary->outside[id] = (size_t)places[id] >= list->count - list->outside;
         if (entry->size > vocabulary->longest) vocabulary->longest = entry->size;
         const uint64_t slot = slot_of(vocabulary, list->text.bytes + entry->begin, entry->size);
-        status = ota_look(list->watch, entry->size, error);
+        status = ota_look(list->ending, entry->size, error);
         if (vocabulary->slots[slot] >= 0)
             status = ota_token_fail(
                 error, OTA_EFORMAT, list->path, entry->offset, "piece \"%.*s\" is there twice",
@@ -145,7 +145,7 @@ bool ota_vocabulary_append(ota_vocabulary *vocabulary, const char *text, size_t 
     return true;
 }
 
-ota_status ota_vocabulary_index(ota_vocabulary *vocabulary, ota_watch *watch, ota_error *error) {
+ota_status ota_vocabulary_index(ota_vocabulary *vocabulary, ota_ending *ending, ota_error *error) {
     if (!make_slots(vocabulary)) return ota_token_no_memory(error);
     for (int32_t id = 0; id < vocabulary->count; id++) {
         const ota_text piece = ota_vocabulary_text(vocabulary, id);
@@ -154,7 +154,7 @@ ota_status ota_vocabulary_index(ota_vocabulary *vocabulary, ota_watch *watch, ot
         /* An added token does not hide a piece of the model. */
         if (there < 0 || (vocabulary->outside[there] && !vocabulary->outside[id]))
             vocabulary->slots[slot] = id;
-        const ota_status status = ota_look(watch, piece.size, error);
+        const ota_status status = ota_look(ending, piece.size, error);
         if (status != OTA_OK) return status;
     }
     return OTA_OK;
