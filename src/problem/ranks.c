@@ -62,6 +62,22 @@ bool ota_ranks_most(const ota_settings *settings, double *values, int64_t count,
     return ranks == NULL || reduce(ranks, values, count, OTA_F64, OTA_REDUCE_MAX, step);
 }
 
+/* In the order in which one rank's counts before another's. */
+static const ota_status interruptions[] = {OTA_OK, OTA_TIMEOUT, OTA_CANCELLED};
+
+static double interruption_of(const ota_settings *settings) {
+    const ota_status here = ota_interrupted(settings);
+    return here == OTA_CANCELLED ? 2.0 : here == OTA_TIMEOUT ? 1.0 : 0.0;
+}
+
+ota_status ota_ranks_most_or_end(const ota_settings *settings, double *flags, int64_t count,
+                                 const char *step) {
+    flags[count] = interruption_of(settings);
+    if (!ota_ranks_most(settings, flags, count + 1, step)) return OTA_ECOMM;
+    if (settings->ranks != NULL) settings->ranks->interrupted = interruptions[(int)flags[count]];
+    return ota_interrupted_together(settings);
+}
+
 bool ota_ranks_add(ota_ranks *ranks, void *values, int64_t count, ota_type type, const char *step) {
     return reduce(ranks, values, count, type, OTA_REDUCE_SUM, step);
 }
@@ -125,11 +141,9 @@ ota_status ota_ranks_agree(ota_ranks *ranks, ota_status status, ota_error *error
 ota_status ota_ranks_agree_on(const ota_settings *settings, ota_status status, uint64_t wishes,
                               uint64_t *differ, ota_error *error) {
     enum { REFUSAL, INTERRUPTED, MOST, LEAST, TOLD };
-    static const ota_status interruptions[] = {OTA_OK, OTA_TIMEOUT, OTA_CANCELLED};
-    double told[TOLD] = {[MOST] = (double)wishes, [LEAST] = -(double)wishes};
-    const ota_status here = ota_interrupted(settings);
-    for (int k = 0; k < 3; k++)
-        if (interruptions[k] == here) told[INTERRUPTED] = k;
+    double told[TOLD] = {[INTERRUPTED] = interruption_of(settings),
+                         [MOST] = (double)wishes,
+                         [LEAST] = -(double)wishes};
     *differ = 0;
     status = agree(settings->ranks, status, told, TOLD, error);
     if (status != OTA_OK) return status;

@@ -44,6 +44,10 @@ static inline void ota_ranks_at(ota_ranks *ranks, int64_t head, int64_t round) {
     ranks->round = round;
 }
 
+/* The largest of each flag, of which there is one more, for whether any rank was interrupted: OTA_OK, what interrupted it, or
+ * OTA_ECOMM, and then the flags are of work that ended early. */
+ota_status ota_ranks_most_or_end(const ota_settings *settings, double *flags, int64_t count,
+                                 const char *step);
 /* OTA_OK to go on; the same on all ranks after a sum. One process: ota_interrupted. */
 ota_status ota_interrupted_together(const ota_settings *settings);
 

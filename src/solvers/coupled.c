@@ -223,7 +223,8 @@ static ota_status check_masses(ota_coupled *state) {
     const int64_t infeasible_row = state->semidual->infeasible_row(state);
     bool shut = infeasible_row >= 0;
     double total = 0.0, least = 0.0;
-    if (!ota_coupled_share_door(state, &shut)) return OTA_ECOMM;
+    const ota_status together = ota_coupled_share_door(state, &shut);
+    if (together != OTA_OK) return together;
     memcpy(state->pass.target, head->nu, (size_t)state->pass.columns * sizeof *state->pass.target);
     for (int64_t j = 0; j < state->pass.columns; j++) {
         const bool used = state->pass.column_lse[j] > 0.0;

@@ -254,8 +254,9 @@ void ota_newton_columns(ota_coupled *state, double t);
 /* What loading found of this process's rows becomes what all rows have: masses, keys in use, range, flags. False: the
  * communicator failed. */
 bool ota_coupled_share_scores(ota_head *head, bool *finite);
-/* What validation found: keys that rows with mass may use, forbidden pairs, whether a row is shut. */
-bool ota_coupled_share_door(ota_coupled *state, bool *shut);
+/* What validation found: keys that rows with mass may use, forbidden pairs, whether a row is shut. What interrupted a rank in
+ * that pass comes before all of it. */
+ota_status ota_coupled_share_door(ota_coupled *state, bool *shut);
 /* [columns] sums over rows. What fails ends the run at the next tick. */
 static inline void ota_coupled_share(const ota_coupled *state, double *sums, const char *step) {
     (void)ota_ranks_sum(state->head->settings, sums, state->pass.columns, NULL, 0, step);

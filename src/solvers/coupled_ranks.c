@@ -32,16 +32,17 @@ bool ota_coupled_share_scores(ota_head *head, bool *finite) {
     return true;
 }
 
-bool ota_coupled_share_door(ota_coupled *state, bool *shut) {
+ota_status ota_coupled_share_door(ota_coupled *state, bool *shut) {
     const ota_settings *s = state->head->settings;
-    double flags[] = {*shut ? 1.0 : 0.0, state->masked ? 1.0 : 0.0};
-    if (s->ranks == NULL) return true;
-    if (!ota_ranks_most(s, flags, 2, "rows and keys that are open") ||
-        !ota_ranks_most(s, state->pass.column_lse, state->pass.columns, "the keys in use"))
-        return false;
+    double flags[] = {*shut ? 1.0 : 0.0, state->masked ? 1.0 : 0.0, 0.0};
+    if (s->ranks == NULL) return OTA_OK;
+    const ota_status status = ota_ranks_most_or_end(s, flags, 2, "rows and keys that are open");
+    if (status != OTA_OK) return status;
+    if (!ota_ranks_most(s, state->pass.column_lse, state->pass.columns, "the keys in use"))
+        return OTA_ECOMM;
     *shut = flags[0] > 0.0;
     state->masked = flags[1] > 0.0;
-    return true;
+    return OTA_OK;
 }
 
 /* ---- a column update --------------------------------------------------------------------------- */

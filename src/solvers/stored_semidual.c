@@ -63,7 +63,7 @@ static int64_t infeasible_row(ota_coupled *state) {
     }
     memset(state->pass.column_lse, 0,
            (size_t)state->pass.padded_columns * sizeof *state->pass.column_lse);
-    ota_watch watch = ota_watch_of(head->settings);
+    ota_watch watch = ota_watch_within(head->settings);
     for (int64_t i = 0; i < state->pass.rows && !ota_watch_ends(&watch, state->pass.columns); i++) {
         if (!(head->mu[i] > 0.0)) continue;
         double usable = open_keys, forbidden = 0.0;
@@ -306,7 +306,7 @@ static void find_tops(ota_coupled *state, double *top) {
 void ota_widen_scores(ota_coupled *state) {
     const float *from = state->pass.scores;
     const int64_t stride = state->pass.stride;
-    ota_watch watch = ota_watch_of(state->head->settings);
+    ota_watch watch = ota_watch_within(state->head->settings);
     state->wide = state->pass.narrow ? state->widened : state->pass.scores;
     if (!state->pass.narrow) return;
     for (int64_t first = 0, end = 0;

@@ -252,6 +252,37 @@ static void steps_on_ranks_look_within_passes(void **state) {
     }
 }
 
+/* Looks since the last sum, and the fewest that came before one of three largest flags: those of the rows that are shut. */
+static int64_t reads_before, fewest_reads;
+
+static int reduce_and_count(void *user, void *values, int64_t count, ota_type type,
+                            ota_reduction how) {
+    if (count == 3 && how == OTA_REDUCE_MAX && work_reads - reads_before < fewest_reads)
+        fewest_reads = work_reads - reads_before;
+    reads_before = work_reads;
+    return reduce_alone(user, values, count, type, how);
+}
+
+/* So does the pass that looks for rows that are shut, whose answer all ranks act on at once. */
+static void the_first_pass_on_ranks_looks(void **state) {
+    (void)state;
+    const kind of = {
+        .method = "entmax:1.3/exact{max_rounds=1}", .transport = OTA_KEYS_GATHERED, .causal = true};
+    stage s;
+    ota_plan *plan;
+    set(&s, &of);
+    s.alone.user = &s;
+    s.alone.all_reduce = reduce_and_count;
+    s.options.deadline_ns = INT64_MAX;
+    fewest_reads = INT64_MAX;
+    assert_int_equal(ota_plan_create(&plan, &s.problem, WIDTH, &s.options, NULL), OTA_OK);
+    (void)ota_forward(plan, &s.arrays, NULL, NULL);
+    ota_plan_free(plan);
+    const int64_t wanted = ((int64_t)SIZE * SIZE) >> 18;
+    if (fewest_reads < wanted || fewest_reads == INT64_MAX)
+        fail_msg("%lld looks, not %lld", (long long)fewest_reads, (long long)wanted);
+}
+
 /* ---- batches ------------------------------------------------------------------------------------ */
 
 enum { SOON = 5000000, VERY_SOON = 100000 };
@@ -433,6 +464,7 @@ TEST_FILE(test_deadlines) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(plans),
                                        cmocka_unit_test(plans_on_ranks),
                                        cmocka_unit_test(steps_on_ranks_look_within_passes),
+                                       cmocka_unit_test(the_first_pass_on_ranks_looks),
                                        cmocka_unit_test(assignments),
                                        cmocka_unit_test(bounded),
                                        cmocka_unit_test(routes),
