@@ -19,7 +19,6 @@ from ._ot_problem import (
     cost_with,
     entry_of,
     facts_of,
-    filled,
     is_unwatched,
     linear_cost,
     mass_of,
@@ -109,15 +108,11 @@ def sinkhorn(
         return (_stack(values), {}) if log else _stack(values)
     a, b = mass_of("a", a, M.shape[0], M), mass_of("b", b, M.shape[1], M)
     start = None if warmstart is None else reg * warmstart[1]
-    problem, given = Entropic(reg, stopThr, numItermax), filled(a, b)
-    plan, aux = run(problem, M, given.a, given.b, warn, JUDGED if log else NO_AUX, start_potential=start)
-    plan = given.emptied(plan)
+    problem = Entropic(reg, stopThr, numItermax)
+    plan, aux = run(problem, M, a, b, warn, JUDGED if log else NO_AUX, masked=False, start_potential=start)
     if not log:
         return plan
     f, g = aux.potentials
-    if given.empty is not None:
-        # Scalings hold the masses.
-        f, g = f - _shut(a.detach() if is_torch(a) else a), g - _shut(b.detach() if is_torch(b) else b)
     return plan, _log_of(f, g, reg, entry_of(facts_of(aux.info), aux.certificate, aux.info.status))
 
 
@@ -138,15 +133,6 @@ def _log_of(f: Any, g: Any, reg: float, entry: dict[str, Any], own: bool = False
         found = (f / reg, g / reg, _exp(f / reg), _exp(g / reg))
     entry["log_u"], entry["log_v"], entry["u"], entry["v"] = found
     return entry
-
-
-def _shut(x: Any) -> Any:
-    """inf where the mass is 0, 0 elsewhere."""
-    return (
-        x.new_full(x.shape, np.inf).where(x == 0, x.new_zeros(()))
-        if is_torch(x)
-        else np.where(x == 0, np.inf, 0.0)
-    )
 
 
 # POT's names of ways to the same plan.

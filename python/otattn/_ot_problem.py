@@ -105,7 +105,10 @@ class Filled(NamedTuple):
 
 
 def filled(a: Any, b: Any) -> Filled:
-    """Masses of 0 become ones too small to show: their potentials and derivatives are those of the limit."""
+    """Masses of 0 become ones too small to show: their potentials are those of the limit.
+
+    A plan has its derivatives without this; values that hold its logarithm need these potentials for theirs.
+    """
     narrow = min(a.itemsize, b.itemsize) < 4
     if narrow or (a.all() and b.all()) or not (a.any() and b.any()):
         return Filled(a, b, None)
