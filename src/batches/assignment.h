@@ -55,6 +55,26 @@ typedef struct ota_assignments_job {
     const void *context;
 } ota_assignments_job;
 
+/* The problems of a call on ranks or bottlenecks, whose structs name them as a batch does; of one the count may be 0. */
+#define OTA_PROBLEMS_OF(own)                                                                       \
+    ((ota_assignments){.count = (own).count == 0 ? 1 : (own).count,                                \
+                       .rows = (own).rows,                                                         \
+                       .columns = (own).columns,                                                   \
+                       .costs = (own).costs,                                                       \
+                       .type = (own).type,                                                         \
+                       .problem_stride = (own).problem_stride,                                     \
+                       .row_stride = (own).row_stride,                                             \
+                       .column_stride = (own).column_stride,                                       \
+                       .rows_of = (own).rows_of,                                                   \
+                       .columns_of = (own).columns_of,                                             \
+                       .offsets = (own).offsets,                                                   \
+                       .maximize = (own).maximize,                                                 \
+                       .limited = (own).limited,                                                   \
+                       .cost_limit = (own).cost_limit,                                             \
+                       .cancel = (own).cancel,                                                     \
+                       .deadline_ns = (own).deadline_ns,                                           \
+                       .status = (own).status})
+
 /* Solves all problems of a batch, each by one thread. The status and the error are those of the first problem that was stopped, or
  * else has no answer. */
 ota_status ota_assignments_each(const ota_assignments_job *job, ota_error *error);

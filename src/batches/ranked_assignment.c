@@ -415,23 +415,7 @@ ota_status ota_assign_ranked(const ota_ranked_assignments *problem, ota_error *e
         return ota_fail(error, OTA_EINVAL, "wanted", "ask for one at least", "wanted is %" PRId64,
                         own.wanted);
     }
-    const ota_assignments batch = {.count = own.count == 0 ? 1 : own.count,
-                                   .rows = own.rows,
-                                   .columns = own.columns,
-                                   .costs = own.costs,
-                                   .type = own.type,
-                                   .problem_stride = own.problem_stride,
-                                   .row_stride = own.row_stride,
-                                   .column_stride = own.column_stride,
-                                   .rows_of = own.rows_of,
-                                   .columns_of = own.columns_of,
-                                   .offsets = own.offsets,
-                                   .maximize = own.maximize,
-                                   .limited = own.limited,
-                                   .cost_limit = own.cost_limit,
-                                   .cancel = own.cancel,
-                                   .deadline_ns = own.deadline_ns,
-                                   .status = own.status};
+    const ota_assignments batch = OTA_PROBLEMS_OF(own);
     const job work = {.out = &own, .batch = &batch};
     const ota_assignments_job all = {.batch = &batch,
                                      .work = (double)own.wanted,
