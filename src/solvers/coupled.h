@@ -62,15 +62,16 @@ typedef struct ota_row_lists {
     int32_t *keys; /* [chunks][room] */
     int64_t room;  /* of a chunk */
     int64_t *begin, *count; /* [rows] */
-    double *bound;          /* [rows] keys that are not listed have S_ij + base_j below it */
-    double *base;           /* [columns] */
-    void *rounded;          /* [columns] base in the type of the scores */
-    double *caps;  /* [chunks][columns] of a row's entries, where there is an array of them */
-    int64_t *used; /* [chunks] */
-    int64_t *anew; /* [chunks] rows that the last pass listed again; -1: no room was left */
-    double risen;  /* what keys rose by until the last lists were spent; within entry caps */
-    bool stale;    /* the next pass lists every row */
-    bool known;    /* f is that of a pass before */
+    int64_t *active; /* [rows] once slopes are known: so many keys of a list have one, the first */
+    double *bound;   /* [rows] keys that are not listed have S_ij + base_j below it */
+    double *base;    /* [columns] */
+    void *rounded;   /* [columns] base in the type of the scores */
+    double *caps;    /* [chunks][columns] of a row's entries, where there is an array of them */
+    int64_t *used;   /* [chunks] */
+    int64_t *anew;   /* [chunks] rows that the last pass listed again; -1: no room was left */
+    double risen;    /* what keys rose by until the last lists were spent; within entry caps */
+    bool stale;      /* the next pass lists every row */
+    bool known;      /* f is that of a pass before */
 } ota_row_lists;
 
 struct ota_coupled {
@@ -238,6 +239,9 @@ extern const ota_semidual ota_listed_semidual;
 void ota_row_lists_layout(ota_coupled *state, ota_arena *arena, bool capped);
 /* Before the first pass, and whenever the scores have changed. */
 void ota_row_lists_begin(ota_coupled *state);
+/* A temperature times this is as far as the weights of a row fall off in the scores, from the row's mass or from what its pairs may
+ * have: (p / mu)^(alpha - 1) has no unit. */
+double ota_reach_of_weights(const ota_coupled *state, bool within_caps);
 
 /* ---- interior.c ----------------------------------------------------------------------------- */
 

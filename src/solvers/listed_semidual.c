@@ -52,12 +52,46 @@ void ota_row_lists_layout(ota_coupled *state, ota_arena *arena, bool capped) {
     lists->keys = ota_arena_take(arena, all, sizeof *lists->keys);
     lists->begin = ota_arena_take(arena, rows, sizeof *lists->begin);
     lists->count = ota_arena_take(arena, rows, sizeof *lists->count);
+    lists->active = ota_arena_take(arena, rows, sizeof *lists->active);
     lists->bound = ota_arena_take(arena, rows, sizeof *lists->bound);
     lists->base = ota_arena_take(arena, columns, sizeof *lists->base);
     lists->rounded = ota_arena_take(arena, columns, sizeof(double));
     if (capped) lists->caps = ota_arena_take(arena, chunks, columns * sizeof *lists->caps);
     lists->used = ota_arena_take(arena, chunks, sizeof *lists->used);
     lists->anew = ota_arena_take(arena, chunks, sizeof *lists->anew);
+}
+
+/* ---- how far weights reach ---------------------------------------------------------------------- */
+
+/* The mean of the caps of the pairs, or of a part of them where they are many. */
+static double mean_cap(const ota_coupled *state) {
+    const ota_entry_caps *caps = &state->head->row.caps;
+    const int64_t rows = state->pass.rows, columns = state->pass.columns;
+    const int64_t apart = 1 + columns / 64;
+    double sum = 0.0, count = 0.0;
+    if (!state->head->row.regulariser->capped) return INFINITY;
+    if (caps->array == NULL) return caps->cap;
+    for (int64_t i = 0; i < rows; i++) {
+        for (int64_t j = i % apart; j < columns; j += apart) {
+            sum += fmin(ota_entry_cap(caps, i, j), state->head->mu[i]);
+            count += 1.0;
+        }
+    }
+    return count > 0.0 && sum > 0.0 ? sum / count : INFINITY;
+}
+
+double ota_reach_of_weights(const ota_coupled *state, bool within_caps) {
+    const ota_head *head = state->head;
+    double rows = 0.0, mass = 0.0;
+    if (head->settings->ranks != NULL) return 1.0;
+    for (int64_t i = 0; i < state->pass.rows; i++) {
+        rows += head->mu[i] > 0.0 ? 1.0 : 0.0;
+        mass += head->mu[i];
+    }
+    const double weight =
+        rows > 0.0 ? fmin(mass / rows, within_caps ? mean_cap(state) : INFINITY) : 1.0;
+    const double reach = pow(weight, head->row.order - 1.0);
+    return reach > 0.0 && reach < INFINITY ? reach : 1.0;
 }
 
 /* ---- lists ----------------------------------------------------------------------------------- */
@@ -349,6 +383,26 @@ void ota_row_lists_begin(ota_coupled *state) {
 
 /* ---- Hessian --------------------------------------------------------------------------------- */
 
+/* Weights at their caps have no slope, and most of a row's are: the keys that have one come first. */
+static int64_t put_slopes_first(ota_row_lists *lists, int64_t i, int64_t count) {
+    double *w = lists->weights + lists->begin[i], *scores = lists->scores + lists->begin[i];
+    int32_t *keys = lists->keys + lists->begin[i];
+    int64_t active = 0;
+    for (int64_t k = 0; k < count; k++) {
+        if (!(w[k] > 0.0)) continue;
+        const double weight = w[k], score = scores[k];
+        const int32_t key = keys[k];
+        w[k] = w[active];
+        scores[k] = scores[active];
+        keys[k] = keys[active];
+        w[active] = weight;
+        scores[active] = score;
+        keys[active] = key;
+        active++;
+    }
+    return active;
+}
+
 /* P -> w sqrt(k / W) in place, as the rows of stored scores (stored_semidual.c). */
 static void curve_chunk(void *context, int64_t chunk, int worker) {
     (void)worker;
@@ -356,7 +410,7 @@ static void curve_chunk(void *context, int64_t chunk, int worker) {
     ota_coupled *state = now->state;
     const ota_head *head = state->head;
     const ota_host_algebra *algebra = head->host.algebra;
-    const ota_row_lists *lists = &state->lists;
+    ota_row_lists *lists = &state->lists;
     const double power = 2.0 - head->row.order;
     const bool capped = head->row.regulariser->capped;
     double *leak = state->pass.chunk.sums + chunk * state->pass.padded_columns,
@@ -367,13 +421,15 @@ static void curve_chunk(void *context, int64_t chunk, int worker) {
     memset(full, 0, (size_t)state->pass.padded_columns * sizeof *full);
     ota_watch watch = ota_watch_of(head->settings);
     for (int64_t i = first; i < last && !ota_watch_ends(&watch, lists->count[i]); i++) {
-        const int64_t count = lists->count[i];
+        int64_t count = lists->count[i];
         double *w = lists->weights + lists->begin[i];
         const int32_t *keys = lists->keys + lists->begin[i];
         const double sink = ota_newton_slope(head, head->mu[i], state->sinks[i]);
         for (int64_t k = 0; capped && k < count; k++) {
             if (w[k] >= ota_entry_cap(&head->row.caps, i, keys[k])) w[k] = 0.0;
         }
+        if (capped) count = put_slopes_first(lists, i, count);
+        lists->active[i] = count;
         if (power < 0.0) {
             for (int64_t k = 0; k < count; k++) w[k] = ota_newton_slope(head, head->mu[i], w[k]);
         } else {
@@ -418,11 +474,11 @@ static void multiply_chunk(void *context, int64_t chunk, int worker) {
     ota_chunk_rows(&state->pass, chunk, &first, &last);
     memset(column, 0, (size_t)state->pass.padded_columns * sizeof *column);
     ota_watch watch = ota_watch_of(state->head->settings);
-    for (int64_t i = first; i < last && !ota_watch_ends(&watch, lists->count[i]); i++) {
+    for (int64_t i = first; i < last && !ota_watch_ends(&watch, lists->active[i]); i++) {
         const double *w = lists->weights + lists->begin[i];
         const int32_t *keys = lists->keys + lists->begin[i];
-        const double sum = gathered_dot(w, keys, lists->count[i], now->x);
-        for (int64_t k = 0; k < lists->count[i]; k++) column[keys[k]] -= sum * w[k];
+        const double sum = gathered_dot(w, keys, lists->active[i], now->x);
+        for (int64_t k = 0; k < lists->active[i]; k++) column[keys[k]] -= sum * w[k];
     }
 }
 
@@ -438,7 +494,7 @@ static void find_squares(ota_coupled *state, double *y) {
     for (int64_t i = 0; i < state->pass.rows; i++) {
         const double *w = lists->weights + lists->begin[i];
         const int32_t *keys = lists->keys + lists->begin[i];
-        for (int64_t k = 0; k < lists->count[i]; k++) y[keys[k]] += w[k] * w[k];
+        for (int64_t k = 0; k < lists->active[i]; k++) y[keys[k]] += w[k] * w[k];
     }
 }
 

@@ -19,13 +19,14 @@
 #include <string.h>
 
 enum {
-    TRIALS = 24,       /* evaluations of one line search */
-    STAGE_STEPS = 60,  /* steps of a stage before the last one is tried at once */
-    LARGE = 128,       /* keys from which the interior point is dear */
-    LISTED_STEPS = 40, /* steps on lists of keys before another way is tried */
-    SOFT_ROUNDS = 20,  /* of softmax, at most, before them */
-    MOST_DIRECT = 12,  /* the same of few keys, where it pays */
-    DIRECT_STEPS = 8,  /* steps before the direct attempt must have paid */
+    TRIALS = 24,        /* evaluations of one line search */
+    STAGE_STEPS = 60,   /* steps of a stage before the last one is tried at once */
+    LARGE = 128,        /* keys from which the interior point is dear */
+    LISTED_STEPS = 40,  /* steps on lists of keys before another way is tried */
+    CAPPED_STEPS = 200, /* the same within entry caps */
+    SOFT_ROUNDS = 20,   /* of softmax, at most, before them */
+    MOST_DIRECT = 12,   /* the same of few keys, where it pays */
+    DIRECT_STEPS = 8,   /* steps before the direct attempt must have paid */
     CONJUGATE_STEPS = 400,
     EXCHANGES = 12,
     ROUGH_EXCHANGES = 2, /* the same of a model that is far from the solution, on lists of keys */
@@ -47,6 +48,8 @@ static const double cooling = 0.4;
 static const double rough_residual = 0.01;
 /* Stages on lists begin here, in units of the range of the scores. */
 static const double first_stage = 0.02;
+/* Of stages within entry caps. */
+static const double capped_residual = 0.003, capped_cooling = 0.25, capped_shift = 10.0;
 /* Rounds of softmax before steps on lists end here. */
 static const double soft_residual = 0.03;
 /* Shift in units of residual times mean curvature: first, least, largest. */
@@ -461,36 +464,23 @@ static ota_outcome iterate(newton *n, double t, double enough, int64_t most, ota
     }
 }
 
-/* A temperature times this is as far as the weights of a row fall off in the scores: (p / mu)^(alpha - 1) has no unit. */
-static double reach_of_mass(const ota_coupled *state) {
-    const ota_head *head = state->head;
-    double rows = 0.0, mass = 0.0;
-    if (head->settings->ranks != NULL) return 1.0;
-    for (int64_t i = 0; i < state->pass.rows; i++) {
-        rows += head->mu[i] > 0.0 ? 1.0 : 0.0;
-        mass += head->mu[i];
-    }
-    const double reach = rows > 0.0 ? pow(mass / rows, head->row.order - 1.0) : 1.0;
-    return reach > 0.0 && reach < INFINITY ? reach : 1.0;
-}
-
 /* Falling temperatures. */
 static ota_outcome cool(newton *n, ota_status *stopped) {
     const ota_head *head = n->state->head;
     ota_outcome outcome = OTA_MET;
-    for (double t = head->scores.range / reach_of_mass(n->state);
+    for (double t = head->scores.range / ota_reach_of_weights(n->state, false);
          t > head->tau && outcome == OTA_MET; t *= cooling) {
         outcome = iterate(n, t, stage_residual, STAGE_STEPS, stopped);
     }
     return outcome;
 }
 
-/* Potentials for entmax at temperature `of`: those of softmax at a lower one, whose weights fall off over about the same
- * range of scores. Leaves their residual. */
-static void soften(newton *n, double of, ota_status *stopped) {
+/* Potentials for entmax whose weights fall off within `reach` of the scores: those of softmax at a lower temperature, whose
+ * weights do so within about the same. Leaves their residual. */
+static void soften(newton *n, double reach, ota_status *stopped) {
     ota_coupled *state = n->state;
     const ota_head *head = state->head;
-    const double t = of * reach_of_mass(state) / (1.0 + 2.5 * (head->row.order - 1.0));
+    const double t = reach / (1.0 + 2.5 * (head->row.order - 1.0));
     const ota_domain domain = state->pass.domain;
     state->pass.domain = OTA_DOMAIN_LOG;
     for (int round = 0; round < SOFT_ROUNDS && *stopped == OTA_OK; round++) {
@@ -504,27 +494,38 @@ static void soften(newton *n, double of, ota_status *stopped) {
 }
 
 /* Steps on lists of the keys that may get weight, at falling temperatures where softmax says that the last one is low: the
- * interior point, which knows no temperature too low, is dear for many keys. */
+ * interior point, which knows no temperature too low, is dear for many keys. Within entry caps no other way but whole rows
+ * follows, and few weights lie between 0 and their caps: steps are shorter at first, and stages end nearer to their solutions. */
 static ota_outcome run_on_lists(newton *n, ota_status *stopped) {
     ota_coupled *state = n->state;
     const ota_head *head = state->head;
-    const bool dear = state->pass.columns >= LARGE;
-    const int64_t most = dear ? LISTED_STEPS : DIRECT_STEPS;
+    const bool capped = head->row.regulariser->capped;
+    const bool dear = state->pass.columns >= LARGE || capped;
+    const int64_t most = capped ? CAPPED_STEPS : dear ? LISTED_STEPS : DIRECT_STEPS;
+    const double reach = ota_reach_of_weights(state, true);
+    const double falls = capped ? capped_cooling : cooling;
+    const double rough = capped ? capped_residual : rough_residual;
     double t = head->tau;
     state->semidual = &ota_listed_semidual;
-    if (!head->warm) soften(n, t, stopped);
+    if (!head->warm) soften(n, t * reach, stopped);
     if (dear && !head->warm && n->residual > stage_residual) {
-        t = fmax(t, first_stage * head->scores.range / reach_of_mass(state));
-        soften(n, t, stopped);
+        t = fmax(t, first_stage * head->scores.range / reach);
+        soften(n, t * reach, stopped);
+    } else if (capped && !head->warm) {
+        /* A warm plan: few weights are at their caps. */
+        soften(n, t * ota_reach_of_weights(state, false), stopped);
     }
     if (*stopped != OTA_OK) return OTA_STOPPED;
     drop_constant(state, head->g);
-    for (; t > head->tau; t *= cooling) {
+    const double least = capped && t > head->tau ? capped_shift : 0.0;
+    for (; t > head->tau; t *= falls) {
         ota_row_lists_begin(state);
-        const ota_outcome outcome = iterate(n, t, rough_residual, most, stopped);
+        n->shift = fmax(n->shift, least);
+        const ota_outcome outcome = iterate(n, t, rough, most, stopped);
         if (outcome != OTA_MET) return outcome;
     }
     ota_row_lists_begin(state);
+    n->shift = fmax(n->shift, least);
     return iterate(n, head->tau, head->settings->stop.tolerance, most, stopped);
 }
 
@@ -534,8 +535,7 @@ ota_outcome ota_newton_run(ota_coupled *state, ota_status *stopped) {
     if (!ota_coupled_search(state)) return OTA_HOPELESS;
     newton n = place(state);
     const bool capped = head->row.regulariser->capped;
-    /* Above order 2 steps within caps cross so many kinks that whole rows are as good. */
-    const bool listed = state->lists.keys != NULL && !(capped && head->row.order > 2.0);
+    const bool listed = state->lists.keys != NULL;
     drop_constant(state, head->g);
     ota_outcome outcome = OTA_SLOW;
     if (listed) outcome = run_on_lists(&n, stopped);
