@@ -29,10 +29,9 @@ static void golden(void **unused) {
     (void)unused;
     static const double p[3] = {.5, .3, .2}, q[3] = {.2, .2, .6};
     static const struct {
-        double epsilon, theta, cost, objective, divergence;
-    } table[] = {
-        {1.0, 0.421374406083056, 0.563437684163967, -1.340648767474543, 0.151181438339136},
-        {0.1, 1.816340682940042e-05, 0.400030257253938, 0.244285664000689, 0.343290200737902}};
+        double epsilon, theta, objective;
+    } table[] = {{1.0, 0.421374406083056, -1.340648767474543},
+                 {0.1, 1.816340682940042e-05, 0.244285664000689}};
     for (int k = 0; k < 2; k++) {
         ota_hamming_result result;
         double u[3], v[3];
@@ -44,9 +43,7 @@ static void golden(void **unused) {
             OTA_OK);
         /* The golden values are printed with 15 decimals. */
         spec_check("DER-05", fabs(result.theta - table[k].theta), 2e-15);
-        spec_check("TOT-18", fabs(result.cost - table[k].cost), 2e-15);
         spec_check("DER-05", fabs(result.objective - table[k].objective), 2e-15);
-        spec_check("TOT-17", fabs(result.divergence - table[k].divergence), 2e-15);
         spec_check("TOT-36 TOT-72", fabs(result.tv - 0.4), 2.0 * u64);
         const double first = u[0] * v[0], alpha = exp(-1.0 / table[k].epsilon);
         const double wanted[2][2] = {{0.154536932789781, 0.071947382475922},

@@ -32,16 +32,13 @@ static double derivative(double (*value)(void *context), void *context, double *
 
 /* ---- LayerNorm ------------------------------------------------------------------------------ */
 
-static void layernorm_golden(void **unused) {
+/* Beside the numbers of one vector, which `otattn verify` has [TOT-56]. */
+static void layernorm_of_one_vector(void **unused) {
     (void)unused;
     const double u[4] = {1, 2, 3, 4};
-    static const double wanted[4] = {-1.341635419968927, -0.447211806656309, 0.447211806656309,
-                                     1.341635419968927};
     double y[4], sigma, workspace[4];
     assert_int_equal(ota_layernorm(u, 1, 4, &(ota_norm){.epsilon = 1e-5}, y, &sigma, NULL, NULL),
                      OTA_OK);
-    /* Golden values have 15 decimals. */
-    spec_check("TOT-56", largest_difference(y, wanted, 4), 1e-15);
     spec_check("TOT-56", fabs(sigma - sqrt(1.25 + 1e-5)), 2.0 * u64);
     ota_layernorm_spectrum spectrum;
     assert_int_equal(ota_layernorm_geometry(u, 4, &(ota_norm){.epsilon = 1e-5}, workspace,
@@ -829,7 +826,7 @@ static void bad_input(void **unused) {
 
 TEST_FILE(test_layers) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(layernorm_golden),
+        cmocka_unit_test(layernorm_of_one_vector),
         cmocka_unit_test(layernorm_laws),
         cmocka_unit_test(layernorm_jacobian),
         cmocka_unit_test(layernorm_backward),

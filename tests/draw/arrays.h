@@ -76,6 +76,7 @@ typedef enum rule {
     MASS,   /* 1 to 1 + parameter */
     MASS_OR_0,
     SHARE, /* 0 to parameter */
+    EVEN,  /* -parameter to parameter */
     COIN,  /* 1 with this chance, else 0 */
     SHUT,  /* normal with this chance, else -inf */
     TINY,  /* denormal numbers of the type */
@@ -91,6 +92,7 @@ static inline double draw_number(dice *d, ota_type type, rule how, double parame
     case MASS: return 1.0 + parameter * uniform(d);
     case MASS_OR_0: return chance(d, 0.2) ? 0.0 : 1.0 + parameter * uniform(d);
     case SHARE: return parameter * uniform(d);
+    case EVEN: return parameter * (2.0 * uniform(d) - 1.0);
     case COIN: return chance(d, parameter) ? 1.0 : 0.0;
     case SHUT:
         memcpy(&shut, &shut_word, sizeof shut);

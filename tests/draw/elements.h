@@ -142,4 +142,16 @@ static inline void fill_elements(const ota_array *a, dice *d, rule how, double p
     } while (next_element(a, at));
 }
 
+/* Numbers one behind the other. */
+static inline void fill_numbers(double *to, int64_t count, dice *d, rule how, double parameter) {
+    for (int64_t k = 0; k < count; k++) to[k] = draw_number(d, OTA_F64, how, parameter);
+}
+
+/* Numbers that f32 holds, in both types. */
+static inline void fill_both(double *wide, float *narrow, int64_t count, dice *d, rule how,
+                             double parameter) {
+    for (int64_t k = 0; k < count; k++)
+        wide[k] = narrow[k] = (float)draw_number(d, OTA_F64, how, parameter);
+}
+
 #endif

@@ -385,7 +385,7 @@ static void bytes_of_a_reverse_are_those_of_the_formula(void **state) {
 
 /* ---- choice and refusals -------------------------------------------------------------------------- */
 
-enum { MANY = 2048, WIDE = 64, RANKS_OF_MANY = 4, SHARE = MANY / RANKS_OF_MANY };
+enum { MANY = 2048, WIDE = 64, RANKS_OF_MANY = 4, OF_RANK = MANY / RANKS_OF_MANY };
 
 /* One head of many keys, whose memory is worth a choice. */
 typedef struct crowd {
@@ -400,18 +400,18 @@ typedef struct crowd {
 static void solve_crowd(crew_rank *rank, void *context) {
     crowd *all = context;
     const int number = rank->to.rank;
-    float *mine = all->queries + number * SHARE * WIDE;
+    float *mine = all->queries + number * OF_RANK * WIDE;
     char text[2048];
     rank->to.keys = all->transport;
     ota_problem problem = {.size = sizeof problem};
-    problem.queries = problem.keys = ota_array_of(mine, OTA_F32, 1, 1, SHARE, WIDE);
+    problem.queries = problem.keys = ota_array_of(mine, OTA_F32, 1, 1, OF_RANK, WIDE);
     const ota_options options = {.size = sizeof options,
                                  .threads = 1,
                                  .communicator = &rank->to,
                                  .workspace_limit = all->limit[number]};
     ota_arrays arrays = {.size = sizeof arrays, .values = problem.keys};
     arrays.out =
-        ota_array_of(all->out[all->run] + number * SHARE * WIDE, OTA_F32, 1, 1, SHARE, WIDE);
+        ota_array_of(all->out[all->run] + number * OF_RANK * WIDE, OTA_F32, 1, 1, OF_RANK, WIDE);
     ota_plan *plan = NULL;
     ota_status *status = &all->status[number];
     *status = ota_plan_create(&plan, &problem, WIDE, &options, NULL);

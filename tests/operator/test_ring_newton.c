@@ -282,7 +282,7 @@ static void one_rank_cancels_all(void **state) {
 
 /* ---- choice --------------------------------------------------------------------------------------- */
 
-enum { MANY = 2048, SHARE = MANY / 2 };
+enum { MANY = 2048, OF_RANK = MANY / 2 };
 
 typedef struct crowd {
     float queries[MANY * WIDTH];
@@ -299,12 +299,12 @@ static void plan_crowd(crew_rank *rank, void *context) {
     ota_problem problem = {.size = sizeof problem, .regulariser = OTA_ENTMAX, .order = 1.5};
     problem.columns = OTA_COLUMNS_EXACT;
     problem.queries = problem.keys =
-        ota_array_of(all->queries + number * SHARE * WIDTH, OTA_F32, 1, 1, SHARE, WIDTH);
+        ota_array_of(all->queries + number * OF_RANK * WIDTH, OTA_F32, 1, 1, OF_RANK, WIDTH);
     /* Room for one of the two matrices of f64 that gathered keys take. */
     const ota_options options = {.size = sizeof options,
                                  .threads = 1,
                                  .communicator = &rank->to,
-                                 .workspace_limit = (size_t)SHARE * MANY * sizeof(double)};
+                                 .workspace_limit = (size_t)OF_RANK * MANY * sizeof(double)};
     all->status[number] = ota_plan_create(&plan, &problem, WIDTH, &options, NULL);
     if (all->status[number] < OTA_OK) return;
     all->bytes[number] = ota_plan_bytes(plan);
@@ -322,7 +322,7 @@ static void a_ring_is_chosen_where_scores_have_no_room(void **state) {
         assert_int_equal(all->status[k], OTA_OK);
         assert_true(all->ring[k]);
         /* Not even one of them. */
-        assert_true(all->bytes[k] < (size_t)SHARE * MANY * sizeof(double) / 4);
+        assert_true(all->bytes[k] < (size_t)OF_RANK * MANY * sizeof(double) / 4);
     }
     free(all);
 }

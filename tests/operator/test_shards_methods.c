@@ -15,11 +15,9 @@
 #include <cmocka.h>
 
 #include "crew.h"
-#include "draw/random.h"
 #include "groups.h"
 #include "otattn.h"
-
-static dice dice_state;
+#include "shares.h"
 
 enum { HEADS = 2, N = 29, WIDTH = 5, VALUES = 3 };
 
@@ -209,20 +207,17 @@ static void solve(share *s, const crew_rank *rank, int threads) {
 }
 
 static void draw_arrays(arrays *a) {
-    for (int64_t k = 0; k < HEADS * N * WIDTH; k++) {
-        a->q[k] = (double)(float)normal(&dice_state);
-        a->k[k] = (double)(float)normal(&dice_state);
-    }
+    static float narrow[HEADS * N * WIDTH], narrow_keys[HEADS * N * WIDTH];
+    shares_fill(&(shares_numbers){a->q, a->k, narrow, narrow_keys}, HEADS * N * WIDTH);
     for (int64_t k = 0; k < HEADS * N * VALUES; k++) {
-        a->v[k] = (double)(float)normal(&dice_state);
-        a->out[k] = normal(&dice_state);
+        fill_both(&a->v[k], narrow, 1, &dice_state, NORMAL, 1.0);
+        a->out[k] = draw_number(&dice_state, OTA_F64, NORMAL, 1.0);
     }
-    for (int64_t k = 0; k < N * N; k++) a->dense[k] = normal(&dice_state);
+    fill_numbers(a->dense, N * N, &dice_state, NORMAL, 1.0);
 }
 
 static void draw(scene *s, const cell *c, uint64_t seed) {
     share *w = &s->all;
-    double total[2] = {0.0, 0.0};
     memset(s, 0, sizeof *s);
     dice_state = seed;
     s->cell = w->cell = c;
@@ -239,22 +234,18 @@ static void draw(scene *s, const cell *c, uint64_t seed) {
         w->narrow[1][k] = (float)w->given.k[k];
     }
     for (int64_t k = 0; k < HEADS * N * VALUES; k++) w->narrow[2][k] = (float)w->given.v[k];
-    for (int64_t k = 0; k < HEADS * N * N; k++) w->caps[k] = 0.07 + 0.3 * uniform(&dice_state);
-    for (int64_t k = 0; k < N; k++) {
-        w->rows[k] = k;
-        total[0] += w->mu[k] = c->idle && k == N - 1 ? 0.0 : 0.5 + uniform(&dice_state);
-        total[1] += w->nu[k] = 0.5 + uniform(&dice_state);
-    }
-    for (int64_t k = 0; k < N; k++) w->nu[k] *= total[0] / total[1];
+    fill_numbers(w->caps, HEADS * N * N, &dice_state, SHARE, 0.3);
+    for (int64_t k = 0; k < HEADS * N * N; k++) w->caps[k] += 0.07;
+    for (int64_t k = 0; k < N; k++) w->rows[k] = k;
+    shares_masses(w->mu, w->nu, N);
+    if (c->idle) w->mu[N - 1] = 0.0;
+    shares_match(w->mu, w->nu, N);
 }
 
 /* [blocks][N][width] of all into the part's [blocks][n][width]. */
 static void cut_rows(const share *p, int64_t blocks, size_t line, const void *from, void *to) {
-    for (int64_t b = 0; b < blocks; b++) {
-        for (int64_t i = 0; i < p->n; i++)
-            memcpy((char *)to + (size_t)(b * p->n + i) * line,
-                   (const char *)from + (size_t)(b * N + p->rows[i]) * line, line);
-    }
+    const shares_rows mine = {p->rows, p->n, N};
+    shares_copy(&mine, blocks, line, from, to);
 }
 
 static void cut_arrays(const share *p, const arrays *from, arrays *to) {

@@ -7,7 +7,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "draw/random.h"
+#include "draw/elements.h"
 #include "otattn.h"
 
 static dice dice_state;
@@ -41,13 +41,10 @@ static inline void set_up(scene *s, const char *method, int64_t n, int64_t m, ui
     memset(s, 0, sizeof *s);
     s->n = n;
     s->m = m;
-    for (int64_t k = 0; k < n * m; k++) {
-        s->scores[k] = s->narrow_scores[k] = (float)(4.0 * uniform(&dice_state) - 2.0);
-        s->allowed[k] = 1;
-    }
-    for (int64_t k = 0; k < m * WIDTH; k++)
-        s->values[k] = s->narrow_values[k] = (float)(2.0 * uniform(&dice_state) - 1.0);
-    for (int64_t k = 0; k < n * WIDTH; k++) s->upstream[k] = 2.0 * uniform(&dice_state) - 1.0;
+    memset(s->allowed, 1, (size_t)(n * m));
+    fill_both(s->scores, s->narrow_scores, n * m, &dice_state, EVEN, 2.0);
+    fill_both(s->values, s->narrow_values, m * WIDTH, &dice_state, EVEN, 1.0);
+    fill_numbers(s->upstream, n * WIDTH, &dice_state, EVEN, 1.0);
     s->problem.size = sizeof s->problem;
     s->options.size = sizeof s->options;
     s->arrays.size = sizeof s->arrays;
@@ -70,7 +67,7 @@ static inline void set_up(scene *s, const char *method, int64_t n, int64_t m, ui
 static inline void draw_caps(scene *s, double low, double high, uint64_t seed) {
     dice_state = seed;
     for (int64_t k = 0; k < s->n * s->m; k++)
-        s->caps[k] = low + (high - low) * uniform(&dice_state);
+        s->caps[k] = low + draw_number(&dice_state, OTA_F64, SHARE, high - low);
     s->problem.entry_cap = 0.0;
     s->problem.entry_caps = rows_of(s->caps, OTA_F64, s, s->m);
 }
@@ -106,7 +103,8 @@ static inline ota_certificate judge(const scene *s) {
 }
 
 static inline void give_masses(scene *s, double least, double most) {
-    for (int64_t i = 0; i < s->n; i++) s->mass[i] = least + (most - least) * uniform(&dice_state);
+    for (int64_t i = 0; i < s->n; i++)
+        s->mass[i] = least + draw_number(&dice_state, OTA_F64, SHARE, most - least);
     s->problem.row_mass = ota_array_of(s->mass, OTA_F64, 1, 1, 1, s->n);
 }
 

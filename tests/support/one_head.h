@@ -3,6 +3,7 @@
 #ifndef TESTS_ONE_HEAD_H
 #define TESTS_ONE_HEAD_H
 
+#include "draw/elements.h"
 #include "judge_forward.h"
 #include "spec.h"
 
@@ -88,7 +89,7 @@ static inline head *solved(head *t) {
 
 static inline void random_scores(double *s, int64_t count, double spread, uint64_t seed) {
     dice d = seed;
-    for (int64_t k = 0; k < count; k++) s[k] = spread * normal(&d);
+    fill_numbers(s, count, &d, NORMAL, spread);
 }
 
 static inline double distance(const double *a, const double *b, int64_t count) {

@@ -242,34 +242,32 @@ static inline void draw(scene *s, const cell *c, uint64_t seed) {
     s->transport = OTA_KEYS_IN_RING;
     dice_state = seed;
     w->n = N;
-    for (int64_t k = 0; k < ALL * N * WIDTH; k++) {
-        w->q[k] = w->narrow_q[k] = (float)normal(&dice_state);
-        w->k[k] = w->narrow_k[k] = (float)normal(&dice_state);
-        if (!(c->grid > 0.0)) continue;
+    shares_fill(&(shares_numbers){w->q, w->k, w->narrow_q, w->narrow_k}, ALL * N * WIDTH);
+    for (int64_t k = 0; k < ALL * N * WIDTH && c->grid > 0.0; k++) {
         w->q[k] = w->narrow_q[k] = (float)(c->grid * rint(w->q[k] / c->grid));
         w->k[k] = w->narrow_k[k] = (float)(c->grid * rint(w->k[k] / c->grid));
     }
     for (int64_t k = 0; k < ALL * N * VALUES; k++) {
-        w->v[k] = w->narrow_v[k] = (float)normal(&dice_state);
-        w->out_grad[k] = normal(&dice_state);
+        fill_both(&w->v[k], &w->narrow_v[k], 1, &dice_state, NORMAL, 1.0);
+        w->out_grad[k] = draw_number(&dice_state, OTA_F64, NORMAL, 1.0);
     }
-    for (int64_t k = 0; k < HEADS * N * N; k++) w->dense[k] = normal(&dice_state);
-    for (int64_t k = 0; k < N * N; k++) w->boolean[k] = uniform(&dice_state) < 0.8;
-    for (int64_t k = 0; k < N * N && c->caps; k++) w->caps[k] = 0.02 + 0.2 * uniform(&dice_state);
-    for (int64_t k = 0; k < HEADS * DIFFERENCES; k++) s->relative[k] = normal(&dice_state);
-    for (int64_t k = 0; k < ALL * N; k++) s->start[k] = 0.3 * normal(&dice_state);
-    for (int64_t k = 0; k < HEADS; k++) s->temperatures[k] = 0.7 + uniform(&dice_state);
+    fill_numbers(w->dense, HEADS * N * N, &dice_state, NORMAL, 1.0);
+    const ota_array pairs = ota_array_of(w->boolean, OTA_BOOL, 1, 1, N, N);
+    fill_elements(&pairs, &dice_state, COIN, 0.8);
+    fill_numbers(w->caps, c->caps ? N * N : 0, &dice_state, SHARE, 0.2);
+    for (int64_t k = 0; k < N * N && c->caps; k++) w->caps[k] += 0.02;
+    fill_numbers(s->relative, HEADS * DIFFERENCES, &dice_state, NORMAL, 1.0);
+    fill_numbers(s->start, ALL * N, &dice_state, NORMAL, 0.3);
+    fill_numbers(s->temperatures, HEADS, &dice_state, MASS, 1.0);
+    for (int64_t k = 0; k < HEADS; k++) s->temperatures[k] -= 0.3;
     for (int64_t b = 0; b < BATCH; b++) s->lengths[b] = N - 9 * b;
     memcpy(s->blocks, (const int64_t[]){20, 0, 13, N - 21}, sizeof s->blocks);
-    double total[2] = {0.0, 0.0};
+    shares_masses(w->mu, s->nu, N);
     for (int64_t k = 0; k < N; k++) {
-        total[0] += w->mu[k] = 0.5 + uniform(&dice_state);
-        total[1] += s->nu[k] = c->lengths && k >= N - 9 ? 0.0 : 0.5 + uniform(&dice_state);
-        if (c->empty == 0) continue;
-        if (k % c->empty == 2) total[0] -= w->mu[k], w->mu[k] = 0.0;
-        if (k % (c->empty + 2) == 4) total[1] -= s->nu[k], s->nu[k] = 0.0;
+        if (c->empty > 0 && k % c->empty == 2) w->mu[k] = 0.0;
+        if ((c->lengths && k >= N - 9) || (c->empty > 0 && k % (c->empty + 2) == 4)) s->nu[k] = 0.0;
     }
-    for (int64_t k = 0; k < N; k++) s->nu[k] *= total[0] / total[1];
+    shares_match(w->mu, s->nu, N);
 }
 
 static inline void cut(scene *s, int ranks, ota_shares order, bool uneven) {

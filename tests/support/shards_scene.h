@@ -137,24 +137,14 @@ static inline void draw(scene *s, const cell *c, uint64_t seed) {
     w->n = N;
     s->threads = 1;
     dice_state = seed;
-    for (int64_t k = 0; k < ALL * N * WIDTH; k++) {
-        w->narrow_q[k] = (float)normal(&dice_state);
-        w->narrow_k[k] = (float)normal(&dice_state);
-        w->q[k] = w->narrow_q[k];
-        w->k[k] = w->narrow_k[k];
-    }
-    for (int64_t k = 0; k < ALL * N * VALUES; k++)
-        w->v[k] = w->narrow_v[k] = (float)normal(&dice_state);
-    for (int64_t k = 0; k < ALL * N * VALUES; k++) w->grads.out[k] = normal(&dice_state);
-    for (int64_t k = 0; k < ALL * N * N; k++) w->s[k] = normal(&dice_state);
-    for (int64_t k = 0; k < N * N; k++) w->dense[k] = normal(&dice_state);
-    for (int64_t k = 0; k < HEADS * (2 * N - 1); k++) s->relative[k] = normal(&dice_state);
-    double total[2] = {0.0, 0.0};
-    for (int64_t k = 0; k < N; k++) {
-        total[0] += w->mu[k] = 0.5 + uniform(&dice_state);
-        total[1] += s->nu[k] = 0.5 + uniform(&dice_state);
-    }
-    for (int64_t k = 0; k < N; k++) s->nu[k] *= total[0] / total[1];
+    shares_fill(&(shares_numbers){w->q, w->k, w->narrow_q, w->narrow_k}, ALL * N * WIDTH);
+    fill_both(w->v, w->narrow_v, ALL * N * VALUES, &dice_state, NORMAL, 1.0);
+    fill_numbers(w->grads.out, ALL * N * VALUES, &dice_state, NORMAL, 1.0);
+    fill_numbers(w->s, ALL * N * N, &dice_state, NORMAL, 1.0);
+    fill_numbers(w->dense, N * N, &dice_state, NORMAL, 1.0);
+    fill_numbers(s->relative, HEADS * (2 * N - 1), &dice_state, NORMAL, 1.0);
+    shares_masses(w->mu, s->nu, N);
+    shares_match(w->mu, s->nu, N);
 }
 
 static inline void cut(scene *s, int ranks, ota_shares order) {
