@@ -365,10 +365,13 @@ set(OTATTN_TOKENIZER_SOURCES
     models/tokenizer/charsmap.c
     models/tokenizer/decode.c
     models/tokenizer/encode.c
+    models/tokenizer/longest.c
     models/tokenizer/model_tokenizer.c
     models/tokenizer/named_cuts.c
     models/tokenizer/normalize.c
     models/tokenizer/pattern.c
+    models/tokenizer/piece_tree.c
+    models/tokenizer/plamo.c
     models/tokenizer/pretokenize.c
     models/tokenizer/sentencepiece.c
     models/tokenizer/sentencepiece_model.c

@@ -1,5 +1,5 @@
 /* libFuzzer on tokenizers that are made from parts: which kind, which merges and pieces comes from the first bytes, the rest
- * is the text. What must hold: a byte-level tokenizer with all 256 bytes gives every text back, byte for byte; ids lie in the
+ * is the text. What must hold: a tokenizer with pieces for all 256 bytes gives every text back, byte for byte; ids lie in the
  * vocabulary; counting alone gives the same count; room that is too small is never overrun. */
 #include <stdbool.h>
 #include <stdio.h>
@@ -104,11 +104,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
     ota_tokenizer *tokenizer = NULL;
     memset(&v, 0, sizeof v);
     ota_tokenizer_parts parts = {.size = sizeof parts, .source = "fuzz"};
-    const unsigned kind = fuzz_below(&b, 5);
-    parts.model = kind < 2    ? "bpe"
-                  : kind == 2 ? "wordpiece"
-                  : kind == 3 ? "sentencepiece"
-                              : "unigram";
+    static const char *const models[] = {"bpe",     "bpe",   "wordpiece", "sentencepiece",
+                                         "unigram", "words", "rwkv",      "plamo2"};
+    enum { WORDS = 5, RWKV, PLAMO, KINDS };
+    const unsigned kind = fuzz_below(&b, KINDS);
+    parts.model = models[kind];
     if (kind < 2) {
         add_alphabet(&v);
         add_merges(&v, &b);
@@ -118,7 +118,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
         add_words(&v, &b);
         parts.keep_case = (int)fuzz_below(&b, 2);
         parts.scores = v.scores;
-        if (kind > 2) {
+        if (kind > 2 && kind <= WORDS) {
+            parts.space_behind = (int)fuzz_below(&b, 2);
             parts.space_in_front = (int)fuzz_below(&b, 2);
             parts.space_once = (int)fuzz_below(&b, 2);
             add(&v, "\xE2\x96\x81", OTA_PIECE_NORMAL);
@@ -126,10 +127,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
             parts.unknown = fuzz_below(&b, 2) == 0 ? v.pieces[0] : (ota_text){NULL, 0};
         }
         if (kind > 2)
-            for (int byte = 0; byte < 256 && fuzz_below(&b, 2) == 0; byte++) {
+            for (int byte = 0; byte < 256 && (kind > WORDS || fuzz_below(&b, 2) == 0); byte++) {
                 char text[8];
-                (void)snprintf(text, sizeof text, "<0x%02X>", (unsigned)byte);
-                add(&v, text, OTA_PIECE_BYTE);
+                (void)snprintf(text, sizeof text, kind == RWKV ? "\\x%02x" : "<0x%02X>",
+                               (unsigned)byte);
+                add(&v, text, kind == RWKV ? OTA_PIECE_NORMAL : OTA_PIECE_BYTE);
             }
     }
     parts.pieces = v.pieces;
@@ -142,7 +144,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
         return 0;
     }
     const size_t most = b.left < 1000 ? b.left : 1000;
-    use(tokenizer, (const char *)b.at, most, kind < 2);
+    /* PLaMo leaves out U+FEFF at the beginning. */
+    const bool marked = kind == PLAMO && most >= 3 && memcmp(b.at, "\xEF\xBB\xBF", 3) == 0;
+    use(tokenizer, (const char *)b.at, most, kind < 2 || (kind > WORDS && !marked));
     ota_tokenizer_free(tokenizer);
     return 0;
 }

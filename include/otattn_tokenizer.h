@@ -89,8 +89,8 @@ typedef struct ota_tokenizer_parts {
     size_t size;        /* of this struct */
     const char *source; /* named in errors */
     const char *
-        model; /* "bpe" (byte-level), "sentencepiece" (BPE by scores), "unigram" or "words" (the same pieces) or
-                  "wordpiece" */
+        model; /* "bpe" (byte-level), "sentencepiece" (BPE by scores), "unigram" or "words" (the same pieces),
+                  "plamo2" (of scores, too), "rwkv" (the longest piece; bytes as Python escapes them) or "wordpiece" */
     /* How text is cut before merging: "gpt-2" (default), "smollm", "llama-3", "qwen-2", "qwen-3.5", "gpt-4o", "tekken",
        "deepseek-llm", "deepseek-coder", "deepseek-3", "falcon", "bloom", "viking", "seed-coder", "superbpe",
        "bailing". BPE only. */
@@ -172,7 +172,7 @@ OTA_API ota_status ota_tokenizer_decode_with(const ota_tokenizer *tokenizer, con
 
 /* ---- the vocabulary ---- */
 
-/* The kind of model: "bpe", "sentencepiece" (BPE out of a file of SentencePiece), "unigram", "wordpiece" or "words". */
+/* The kind of model: "bpe", "sentencepiece" (BPE out of a file of SentencePiece), "unigram", "wordpiece", "words", "rwkv" or "plamo2". */
 OTA_API const char *ota_tokenizer_model(const ota_tokenizer *tokenizer);
 /* How many ids there are, from 0 to count - 1. */
 OTA_API int64_t ota_tokenizer_count(const ota_tokenizer *tokenizer);

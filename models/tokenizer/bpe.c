@@ -76,9 +76,9 @@ static inline uint64_t slot_of(const ota_bpe *bpe, uint64_t pair) {
     return slot;
 }
 
-static ota_status build_raw(ota_bpe *bpe, const ota_vocabulary *vocabulary, ota_ending *ending,
-                            ota_error *error) {
-    ota_vocabulary *raw = &bpe->raw;
+ota_status ota_bpe_raw(ota_vocabulary *raw, const ota_vocabulary *vocabulary,
+                       size_t (*unspell)(ota_text piece, char *bytes), ota_ending *ending,
+                       ota_error *error) {
     const size_t count = (size_t)vocabulary->count;
     raw->bytes = malloc((size_t)vocabulary->begin[count] + 1);
     raw->begin = malloc((count + 1) * sizeof *raw->begin);
@@ -92,11 +92,11 @@ static ota_status build_raw(ota_bpe *bpe, const ota_vocabulary *vocabulary, ota_
     for (int32_t id = 0; id < vocabulary->count; id++) {
         const ota_text piece = ota_vocabulary_text(vocabulary, id);
         char *to = raw->bytes + raw->begin[id];
-        raw->begin[id + 1] = raw->begin[id] + (uint32_t)ota_token_unspell(piece, to);
+        raw->begin[id + 1] = raw->begin[id] + (uint32_t)unspell(piece, to);
         const ota_status status = ota_look(ending, piece.size, error);
         if (status != OTA_OK) return status;
     }
-    return bpe->whole_word ? ota_vocabulary_index(raw, ending, error) : OTA_OK;
+    return OTA_OK;
 }
 
 ota_status ota_bpe_build(ota_tokenizer *tokenizer, const ota_token_merge_list *list,
@@ -110,7 +110,9 @@ ota_status ota_bpe_build(ota_tokenizer *tokenizer, const ota_token_merge_list *l
     bpe->merges = malloc(slots * sizeof *bpe->merges);
     ota_status status = bpe->merges == NULL ? ota_token_no_memory(error) : OTA_OK;
     if (status == OTA_OK && !bpe->characters)
-        status = build_raw(bpe, vocabulary, tokenizer->ending, error);
+        status = ota_bpe_raw(&bpe->raw, vocabulary, ota_token_unspell, tokenizer->ending, error);
+    if (status == OTA_OK && !bpe->characters && bpe->whole_word)
+        status = ota_vocabulary_index(&bpe->raw, tokenizer->ending, error);
     if (status != OTA_OK) return status;
     memset(bpe->merges, 0xFF, slots * sizeof *bpe->merges);
     /* A pair that is there twice has the rank of its last line, as in the peers. */

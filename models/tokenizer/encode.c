@@ -24,6 +24,8 @@ static ota_status encode_word(ota_token_encoder *encoder, const char *word, size
     switch (encoder->tokenizer->model) {
     case OTA_TOKEN_BPE: return ota_bpe_word(encoder, word, size);
     case OTA_TOKEN_UNIGRAM: return ota_unigram_word(encoder, word, size);
+    case OTA_TOKEN_LONGEST: return ota_longest_word(encoder, word, size);
+    case OTA_TOKEN_PLAMO: return ota_plamo_word(encoder, word, size);
     case OTA_TOKEN_WORDPIECE: return ota_wordpiece_word(encoder, word, size);
     default:
         return encoder->tokenizer->sentencepiece ? ota_sentencepiece_words(encoder, word, size)
@@ -80,6 +82,9 @@ ota_status ota_token_word(ota_token_encoder *encoder, const char *word, size_t s
 /* A stretch without added tokens, normalised. Bytes that are no UTF-8 are a word of their own. */
 static ota_status encode_plain(ota_token_encoder *encoder, ota_text text) {
     ota_status status = OTA_OK;
+    /* Its pieces may begin and end within characters. */
+    if (encoder->tokenizer->model == OTA_TOKEN_LONGEST && text.size > 0)
+        return ota_token_word(encoder, text.data, text.size);
     for (size_t at = 0; at < text.size && status == OTA_OK;) {
         const size_t valid = ota_token_valid(text.data + at, text.size - at);
         status = ota_token_cut_words(encoder, (ota_text){text.data + at, valid});
@@ -135,8 +140,8 @@ static ota_status repair(ota_token_encoder *encoder, ota_text text, ota_token_bu
 }
 
 static bool keeps_bytes(const ota_tokenizer *tokenizer) {
-    bool keeps =
-        tokenizer->fallback || (tokenizer->model == OTA_TOKEN_BPE && !tokenizer->bpe.characters);
+    bool keeps = tokenizer->fallback || tokenizer->model == OTA_TOKEN_LONGEST ||
+                 (tokenizer->model == OTA_TOKEN_BPE && !tokenizer->bpe.characters);
     for (int k = 0; k < tokenizer->normal_count; k++)
         keeps = keeps || tokenizer->normal[k].kind == OTA_NORMAL_ALPHABET;
     for (int k = 0; k < tokenizer->cut_count; k++)

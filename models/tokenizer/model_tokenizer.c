@@ -7,6 +7,9 @@
  *   .unknown_token_id   .bos_token_id .eos_token_id as above, and the normalisation: .add_space_prefix
  *   .remove_extra_whitespaces .precompiled_charsmap
  *
+ *   tokenizer.ggml.model "rwkv" (the longest piece)   .tokens   .token_type   .unknown_token_id
+ *   tokenizer.ggml.model "plamo2"   .tokens   .scores   .token_type; both with .bos_token_id .eos_token_id as above
+ *
  *   tokenizer.ggml.model "bert"   .tokens   .token_type   .unknown_token_id   .cls_token_id, else
  *   .bos_token_id, and .seperator_token_id (so spelled), else .eos_token_id, set around every text
  *
@@ -49,6 +52,7 @@ static const struct {
     {"gpt2", LIST, " ggml.merges "},
     {"llama", LIST, " ggml.scores "},
     {"t5", LIST, " ggml.scores "},
+    {"plamo2", LIST, " ggml.scores "},
     /* One of the two lists is what merges follow from. */
     {NULL, ANY, " ggml.merges ggml.scores "},
     {NULL, WHOLE,
@@ -365,6 +369,21 @@ static ota_status make_unigram(lists *l, ota_tokenizer_parts *parts) {
     return make_pieces(l, parts, "unigram");
 }
 
+/* ---- the longest piece, PLaMo's rule ---- */
+
+static ota_status make_longest(lists *l, ota_tokenizer_parts *parts) {
+    parts->model = "rwkv";
+    parts->unknown = piece_of(l, "tokenizer.ggml.unknown_token_id");
+    return frames(l, false, false, parts);
+}
+
+static ota_status make_plamo(lists *l, ota_tokenizer_parts *parts) {
+    parts->model = "plamo2";
+    const ota_status status = read_scores(l);
+    parts->scores = l->scores;
+    return status == OTA_OK ? frames(l, false, false, parts) : status;
+}
+
 /* ---- WordPiece ---- */
 
 static bool begins_word(ota_text piece) {
@@ -436,18 +455,18 @@ static ota_status make(lists *l, ota_tokenizer **tokenizer) {
     static const struct {
         const char *word;
         ota_status (*make)(lists *, ota_tokenizer_parts *);
-    } rows[] = {{"gpt2", make_bpe},
-                {"llama", make_sentencepiece},
-                {"t5", make_unigram},
-                {"bert", make_wordpiece}};
+    } rows[] = {{"gpt2", make_bpe},     {"llama", make_sentencepiece}, {"t5", make_unigram},
+                {"rwkv", make_longest}, {"plamo2", make_plamo},        {"bert", make_wordpiece}};
+    const size_t count = sizeof rows / sizeof *rows;
     size_t row = 0;
-    while (row < 4 && !is_text(word, rows[row].word)) row++;
-    if (row == 4)
-        return ota_refuse(
-            l->error, OTA_UNSUPPORTED,
-            "%s: tokenizer.ggml.model \"%.*s\" is not one of gpt2, llama, t5 and bert, "
-            "which are read out of gguf files",
-            ota_path_end(l->model->path), (int)(word.size < 40 ? word.size : 40), word.data);
+    while (row < count && !is_text(word, rows[row].word)) row++;
+    if (row == count)
+        return ota_refuse(l->error, OTA_UNSUPPORTED,
+                          "%s: tokenizer.ggml.model \"%.*s\" is not one of gpt2, llama, t5, rwkv, "
+                          "plamo2 and bert, "
+                          "which are read out of gguf files",
+                          ota_path_end(l->model->path), (int)(word.size < 40 ? word.size : 40),
+                          word.data);
     ota_status status = check_keys(l, rows[row].word);
     if (status == OTA_OK)
         status = read_texts(l, "tokenizer.ggml.tokens", 1 << 20, &l->pieces, &l->piece_count);

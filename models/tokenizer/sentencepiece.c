@@ -168,7 +168,7 @@ ota_status ota_sentencepiece_words(ota_token_encoder *encoder, const char *text,
     for (size_t at = 0, bytes; at < size; at += bytes) {
         bytes = word_size(text + at, size - at);
         const int32_t id = ota_vocabulary_find_model(&tokenizer->vocabulary, text + at, bytes);
-        const ota_status status = ota_look(&encoder->watch, bytes, encoder->error);
+        const ota_status status = ota_look(&encoder->ending, bytes, encoder->error);
         if (status != OTA_OK) return status;
         if (id >= 0) ota_token_put(encoder, id);
         for (size_t k = 0; k < bytes && id < 0 && tokenizer->fallback; k++)

@@ -292,6 +292,8 @@ const char *ota_tokenizer_model(const ota_tokenizer *tokenizer) {
     case OTA_TOKEN_BPE: return tokenizer->sentencepiece ? "sentencepiece" : "bpe";
     case OTA_TOKEN_UNIGRAM: return "unigram";
     case OTA_TOKEN_WORDPIECE: return "wordpiece";
+    case OTA_TOKEN_LONGEST: return "rwkv";
+    case OTA_TOKEN_PLAMO: return "plamo2";
     default: return "words";
     }
 }

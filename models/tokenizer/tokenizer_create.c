@@ -67,20 +67,27 @@ static ota_status make_bpe(ota_tokenizer *tokenizer, const ota_tokenizer_parts *
     return status;
 }
 
-/* What the two kinds of SentencePiece share: scores, bytes, normalisation, decoding. */
-static ota_status make_pieces(ota_tokenizer *tokenizer, const ota_tokenizer_parts *parts,
-                              const char *source, ota_error *error) {
-    ota_token_frame found = {.count = 0};
+static ota_status check_scores(const ota_tokenizer_parts *parts, const char *source,
+                               ota_error *error) {
     if (parts->scores == NULL)
         return ota_token_fail(error, OTA_EINVAL, source, -1,
-                              "scores is NULL, and pieces of SentencePiece need one each");
+                              "scores is NULL, and these pieces need one each");
     for (int64_t k = 0; k < parts->piece_count; k++)
         if (!(parts->scores[k] >= -1e30F && parts->scores[k] <= 1e30F))
             return ota_token_fail(error, OTA_EFORMAT, source, -1,
                                   "the score of piece %lld is no number from -1e30 to 1e30",
                                   (long long)k);
+    return OTA_OK;
+}
+
+/* What the kinds of SentencePiece share: scores, bytes, normalisation, decoding. */
+static ota_status make_pieces(ota_tokenizer *tokenizer, const ota_tokenizer_parts *parts,
+                              const char *source, ota_error *error) {
+    ota_token_frame found = {.count = 0};
     const bool front = parts->space_in_front != 0, once = parts->space_once != 0;
-    ota_status status = add_frame(tokenizer, parts->unknown, &found, source, error);
+    ota_status status = check_scores(parts, source, error);
+    if (status != OTA_OK) return status;
+    status = add_frame(tokenizer, parts->unknown, &found, source, error);
     if (found.count > 0) tokenizer->unknown = found.ids[0];
     tokenizer->sentencepiece = true;
     ota_normal *step = ota_tokenizer_normal(tokenizer, OTA_NORMAL_SENTENCEPIECE);
@@ -115,6 +122,27 @@ static ota_status make_words(ota_tokenizer *tokenizer, const ota_tokenizer_parts
         tokenizer->vocabulary.outside[k] =
             parts->kinds[k] != OTA_PIECE_NORMAL && parts->kinds[k] != OTA_PIECE_USER;
     return status;
+}
+
+static ota_status make_longest(ota_tokenizer *tokenizer, const ota_tokenizer_parts *parts,
+                               const char *source, ota_error *error) {
+    ota_token_frame found = {.count = 0};
+    const ota_status status = add_frame(tokenizer, parts->unknown, &found, source, error);
+    if (found.count > 0) tokenizer->unknown = found.ids[0];
+    (void)ota_tokenizer_undo(tokenizer, OTA_UNDO_BYTES, NULL);
+    return status == OTA_OK ? ota_longest_build(tokenizer, parts, source, error) : status;
+}
+
+static ota_status make_plamo(ota_tokenizer *tokenizer, const ota_tokenizer_parts *parts,
+                             const char *source, ota_error *error) {
+    ota_status status = check_scores(parts, source, error);
+    if (status == OTA_OK) status = ota_sentencepiece_bytes(tokenizer, parts, error);
+    if (status == OTA_OK && !tokenizer->fallback)
+        return ota_token_fail(error, OTA_EFORMAT, source, -1,
+                              "PLaMo's pieces must hold the 256 of bytes");
+    ota_undo *bytes = ota_tokenizer_undo(tokenizer, OTA_UNDO_FALLBACK, NULL);
+    bytes->keep = true;
+    return status == OTA_OK ? ota_plamo_build(tokenizer, parts, source, error) : status;
 }
 
 /* A piece of kind USER scores a tenth for each of its bytes but the first: more than others, whose scores are logarithms of
@@ -172,6 +200,8 @@ ota_status ota_tokenizer_fill(ota_tokenizer *tokenizer, const ota_tokenizer_part
                 {"sentencepiece", OTA_TOKEN_BPE, make_sentencepiece},
                 {"unigram", OTA_TOKEN_UNIGRAM, make_unigram},
                 {"words", OTA_TOKEN_WORDS, make_words},
+                {"rwkv", OTA_TOKEN_LONGEST, make_longest},
+                {"plamo2", OTA_TOKEN_PLAMO, make_plamo},
                 {"wordpiece", OTA_TOKEN_WORDPIECE, make_wordpiece}};
     const size_t count = sizeof rows / sizeof *rows;
     size_t k = 0;
@@ -179,7 +209,7 @@ ota_status ota_tokenizer_fill(ota_tokenizer *tokenizer, const ota_tokenizer_part
     if (k == count)
         return ota_token_fail(error, OTA_UNSUPPORTED, source, -1,
                               "the tokenizer's model \"%.40s\" is not one of bpe, sentencepiece, "
-                              "unigram, words and wordpiece",
+                              "unigram, words, rwkv, plamo2 and wordpiece",
                               model);
     tokenizer->model = rows[k].model;
     ota_status status = add_pieces(tokenizer, parts, source, error);

@@ -18,6 +18,7 @@
 
 #include "models/checkpoint/files.h"
 #include "otattn_tokenizer.h"
+#include "piece_tree.h"
 
 /* ---- limits of the loader rules ---- */
 
@@ -138,20 +139,6 @@ void ota_vocabulary_free(ota_vocabulary *vocabulary);
 int32_t ota_vocabulary_find(const ota_vocabulary *vocabulary, const char *text, size_t size);
 ota_text ota_vocabulary_text(const ota_vocabulary *vocabulary, int32_t id);
 
-/* FNV-1a, so that a hash of a prefix can go on; `ota_token_spread` ends it. */
-#define OTA_TOKEN_HASH_START UINT64_C(0xcbf29ce484222325)
-static inline uint64_t ota_token_hash(uint64_t hash, const char *text, size_t size) {
-    for (size_t i = 0; i < size; i++)
-        hash = (hash ^ (unsigned char)text[i]) * UINT64_C(0x100000001b3);
-    return hash;
-}
-/* Every bit of the hash reaches the low bits, which choose the slot. */
-static inline uint64_t ota_token_spread(uint64_t hash) {
-    hash = (hash ^ hash >> 33) * UINT64_C(0xff51afd7ed558ccd);
-    hash = (hash ^ hash >> 33) * UINT64_C(0xc4ceb9fe1a85ec53);
-    return hash ^ hash >> 33;
-}
-
 /* ---- the byte alphabet (byte_alphabet.c) ---- */
 
 /* The character that stands for a byte in byte-level pieces, and back: -1 for a character that is none. */
@@ -203,6 +190,10 @@ ota_status ota_bpe_merge_line(const ota_vocabulary *vocabulary, ota_token_merge_
 ota_status ota_bpe_build(ota_tokenizer *tokenizer, const ota_token_merge_list *list,
                          ota_error *error);
 void ota_bpe_free(ota_bpe *bpe);
+/* The pieces as the bytes that they stand for, of which there are no more than of a piece. */
+ota_status ota_bpe_raw(ota_vocabulary *raw, const ota_vocabulary *vocabulary,
+                       size_t (*unspell)(ota_text piece, char *bytes), ota_ending *ending,
+                       ota_error *error);
 
 /* ---- pieces of SentencePiece (sentencepiece.c) ---- */
 
@@ -222,17 +213,9 @@ bool ota_token_bytes(const ota_tokenizer *tokenizer, const char *text, size_t si
 
 /* ---- Unigram (unigram.c) ---- */
 
-/* An edge of the tree of pieces: from a node by a byte to a node. */
-typedef struct ota_trie_edge {
-    uint64_t from; /* node << 8 | byte; UINT64_MAX: empty slot */
-    int32_t to;
-    int32_t piece; /* that ends there, -1: none */
-} ota_trie_edge;
-
 typedef struct ota_unigram {
-    double *scores;       /* [count] */
-    ota_trie_edge *edges; /* [mask + 1] by hash */
-    uint64_t mask;
+    double *scores; /* [count]; of plamo2 whole numbers */
+    ota_piece_tree tree;
     double unknown_score; /* of a character that is no piece */
 } ota_unigram;
 
@@ -240,6 +223,14 @@ typedef struct ota_unigram {
  * score says nothing about what is unknown; NULL: all 1. */
 ota_status ota_unigram_build(ota_tokenizer *tokenizer, const uint8_t *use, ota_error *error);
 void ota_unigram_free(ota_unigram *unigram);
+
+/* ---- the longest piece (longest.c), and PLaMo's rule (plamo.c) ---- */
+
+/* Pieces whose bytes are escaped as Python writes them; `parts` says which are found in a text. */
+ota_status ota_longest_build(ota_tokenizer *tokenizer, const ota_tokenizer_parts *parts,
+                             const char *source, ota_error *error);
+ota_status ota_plamo_build(ota_tokenizer *tokenizer, const ota_tokenizer_parts *parts,
+                           const char *source, ota_error *error);
 
 /* ---- WordPiece (wordpiece.c) ---- */
 
@@ -452,7 +443,9 @@ typedef enum ota_token_model {
     OTA_TOKEN_BPE,
     OTA_TOKEN_UNIGRAM,
     OTA_TOKEN_WORDPIECE,
-    OTA_TOKEN_WORDS
+    OTA_TOKEN_WORDS,
+    OTA_TOKEN_LONGEST,
+    OTA_TOKEN_PLAMO
 } ota_token_model;
 
 typedef struct ota_token_frame {
@@ -572,6 +565,8 @@ bool ota_token_symbols(ota_token_encoder *encoder, size_t bytes);
 ota_status ota_bpe_word(ota_token_encoder *encoder, const char *word, size_t size);
 ota_status ota_unigram_word(ota_token_encoder *encoder, const char *word, size_t size);
 ota_status ota_wordpiece_word(ota_token_encoder *encoder, const char *word, size_t size);
+ota_status ota_longest_word(ota_token_encoder *encoder, const char *word, size_t size);
+ota_status ota_plamo_word(ota_token_encoder *encoder, const char *word, size_t size);
 /* Words that begin with U+2581 each, as they are pieces or unknown. */
 ota_status ota_sentencepiece_words(ota_token_encoder *encoder, const char *text, size_t size);
 

@@ -1,10 +1,7 @@
 /* Unigram: of all ways to write a word as pieces, the one whose scores have the largest sum, found from the left by
  * Viterbi's rule: best[end] = max over pieces that end there of best[begin] + score. Among equal ones the earlier
  * candidate stays; candidates come by begin, then by length. A character that is no piece by itself may also be unknown,
- * for a score below all others.
- *
- * The pieces are a tree of bytes whose edges lie in a hash table by (node, byte), so that a step down is one look and
- * the walk from a place ends where no piece goes on. */
+ * for a score below all others. The walk down the tree of pieces from a place ends where no piece goes on. */
 #include <float.h>
 #include <math.h>
 #include <stdlib.h>
@@ -15,66 +12,18 @@
 /* What an unknown character costs below the least score. */
 #define UNKNOWN_PENALTY 10.0
 
-/* ---- the tree ---- */
-
-static inline ota_trie_edge *edge_of(const ota_unigram *unigram, uint64_t from) {
-    uint64_t slot = ota_token_spread(from) & unigram->mask;
-    while (unigram->edges[slot].from != from && unigram->edges[slot].from != UINT64_MAX)
-        slot = (slot + 1) & unigram->mask;
-    return &unigram->edges[slot];
-}
-
-static bool make_edges(ota_unigram *unigram, uint64_t slots) {
-    unigram->edges = malloc(slots * sizeof *unigram->edges);
-    if (unigram->edges == NULL) return false;
-    memset(unigram->edges, 0xFF, slots * sizeof *unigram->edges);
-    unigram->mask = slots - 1;
-    return true;
-}
-
-static bool grow_edges(ota_unigram *unigram) {
-    const ota_unigram old = *unigram;
-    if (!make_edges(unigram, 2 * (old.mask + 1))) {
-        unigram->edges = old.edges;
-        return false;
-    }
-    for (uint64_t slot = 0; slot <= old.mask; slot++)
-        if (old.edges[slot].from != UINT64_MAX)
-            *edge_of(unigram, old.edges[slot].from) = old.edges[slot];
-    free(old.edges);
-    return true;
-}
-
-static bool add_piece(ota_unigram *unigram, ota_text piece, int32_t id, int32_t *nodes) {
-    int32_t node = 0;
-    for (size_t at = 0; at < piece.size; at++) {
-        const uint64_t from = (uint64_t)node << 8 | (unsigned char)piece.data[at];
-        ota_trie_edge *edge = edge_of(unigram, from);
-        if (edge->from == UINT64_MAX) {
-            if (*nodes == INT32_MAX) return false;
-            if (2 * ((uint64_t)*nodes + 1) > unigram->mask && !grow_edges(unigram)) return false;
-            edge = edge_of(unigram, from);
-            *edge = (ota_trie_edge){.from = from, .to = ++*nodes, .piece = -1};
-        }
-        if (at + 1 == piece.size) edge->piece = id;
-        node = edge->to;
-    }
-    return true;
-}
-
 ota_status ota_unigram_build(ota_tokenizer *tokenizer, const uint8_t *use, ota_error *error) {
     ota_unigram *unigram = &tokenizer->unigram;
     const ota_vocabulary *vocabulary = &tokenizer->vocabulary;
     double least = DBL_MAX;
-    int32_t nodes = 0;
-    bool fine = make_edges(unigram, 1024);
+    bool fine = ota_piece_tree_start(&unigram->tree);
     for (int32_t id = 0; id < vocabulary->count && fine; id++) {
         if (vocabulary->outside[id]) continue;
         const ota_status status =
             ota_look(tokenizer->ending, ota_vocabulary_text(vocabulary, id).size, error);
         if (status != OTA_OK) return status;
         if (use == NULL || use[id] != 0)
-            fine = add_piece(unigram, ota_vocabulary_text(vocabulary, id), id, &nodes);
+            fine = ota_piece_tree_add(&unigram->tree, ota_vocabulary_text(vocabulary, id), id);
         if (unigram->scores[id] < least && (use == NULL || use[id] == 1))
             least = unigram->scores[id];
     }
@@ -85,7 +34,7 @@ ota_status ota_unigram_build(ota_tokenizer *tokenizer, const uint8_t *use, ota_e
 
 void ota_unigram_free(ota_unigram *unigram) {
     free(unigram->scores);
-    free(unigram->edges);
+    ota_piece_tree_free(&unigram->tree);
 }
 
 /* ---- one word ---- */
@@ -127,9 +76,8 @@ static ota_status find_ways(ota_token_encoder *encoder, ota_text text, reached *
         bytes = ota_token_step(text.data + at, text.size - at, &character);
         bool alone = false;
         for (size_t end = at; end < text.size; end++) {
-            const ota_trie_edge *edge =
-                edge_of(unigram, (uint64_t)node << 8 | (unsigned char)text.data[end]);
-            if (edge->from == UINT64_MAX) break;
+            const ota_tree_edge *edge = ota_piece_tree_step(&unigram->tree, node, text.data[end]);
+            if (edge == NULL) break;
             node = edge->to;
             if (edge->piece < 0) continue;
             offer(tokenizer, &best[end + 1], unigram->scores[edge->piece] + here, (int32_t)at,

@@ -325,8 +325,7 @@ static void test_refusals(void **state) {
     ota_error error = {.message = ""};
     parts.scores = NULL;
     assert_int_equal(ota_tokenizer_create(&tokenizer, &parts, &error), OTA_EINVAL);
-    assert_string_equal(error.message,
-                        "parts: scores is NULL, and pieces of SentencePiece need one each");
+    assert_string_equal(error.message, "parts: scores is NULL, and these pieces need one each");
     s->scores[2] = 2e30F;
     expect_refusal(s, OTA_EFORMAT, "parts: the score of piece 2 is no number from -1e30 to 1e30");
     s->scores[2] = -1;

@@ -485,11 +485,11 @@ static void test_parts_are_checked(void **state) {
         {good, OTA_EINVAL, lacking},
         {good, OTA_EINVAL, lacking},
         {good, OTA_UNSUPPORTED,
-         "parts: the tokenizer's model \"\" is not one of bpe, sentencepiece, unigram and "
-         "wordpiece"},
+         "parts: the tokenizer's model \"\" is not one of bpe, sentencepiece, unigram, words, "
+         "rwkv, plamo2 and wordpiece"},
         {good, OTA_UNSUPPORTED,
-         "parts: the tokenizer's model \"letters\" is not one of bpe, sentencepiece, unigram "
-         "and wordpiece"},
+         "parts: the tokenizer's model \"letters\" is not one of bpe, sentencepiece, unigram, "
+         "words, rwkv, plamo2 and wordpiece"},
         {good, OTA_EFORMAT, "parts: piece 0 is not UTF-8"}};
     table[0].parts.size = 0;
     table[1].parts.piece_count = -1;

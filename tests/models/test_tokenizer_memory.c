@@ -144,6 +144,30 @@ static void memory_of_sentencepiece(void **state) {
     }
 }
 
+/* The longest piece, and PLaMo's rule: 256 bytes, and pieces of more. */
+static void memory_of_kinds_of_gguf(void **state) {
+    (void)state;
+    for (int plamo = 0; plamo < 2; plamo++) {
+        vocabulary *v = calloc(1, sizeof *v);
+        static float scores[VOCABULARY_MOST];
+        (void)add_piece(v, "<unk>", OTA_PIECE_UNKNOWN);
+        for (int byte = 0; byte < 256; byte++) {
+            char spelled[SPELLED];
+            (void)snprintf(spelled, sizeof spelled, plamo ? "<0x%02X>" : "\\x%02x", (unsigned)byte);
+            (void)add_piece(v, spelled, plamo ? OTA_PIECE_BYTE : OTA_PIECE_NORMAL);
+        }
+        static const char *const normal[] = {"ab", "abab", " ab", ", 1"};
+        for (size_t k = 0; k < sizeof normal / sizeof *normal; k++)
+            scores[add_piece(v, normal[k], OTA_PIECE_NORMAL)] = -(float)k;
+        source from = {.parts = parts_of(v), .text = long_text("\xE4\xB8  \u00E9")};
+        from.parts.model = plamo ? "plamo2" : "rwkv";
+        from.parts.scores = scores;
+        from.parts.unknown = v->pieces[0];
+        assert_true(refuse_in_turn(&from) > 10);
+        free(v);
+    }
+}
+
 /* Every place at which a text of a few characters over and over grows out of its memory. */
 static void memory_of_normalised_characters(void **state) {
     (void)state;
@@ -285,6 +309,7 @@ TEST_FILE(test_tokenizer_memory) {
         cmocka_unit_test(memory_of_bpe),
         cmocka_unit_test(memory_of_wordpiece),
         cmocka_unit_test(memory_of_sentencepiece),
+        cmocka_unit_test(memory_of_kinds_of_gguf),
         cmocka_unit_test(memory_of_normalised_characters),
         IN_FOLDER(memory_of_json),
         IN_FOLDER(memory_of_model),

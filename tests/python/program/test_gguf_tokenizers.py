@@ -42,7 +42,7 @@ SENTENCES: dict[str, Any] = {
     "tokenizer.ggml.bos_token_id": 1,
 }
 GONE = object()
-KINDS_READ = "is not one of gpt2, llama, t5 and bert"
+KINDS_READ = "is not one of gpt2, llama, t5, rwkv, plamo2 and bert"
 
 
 def write(path: Path, words: dict[str, Any]) -> None:
@@ -119,7 +119,7 @@ def test_frames_of_both_ends(tmp_path: Path) -> None:
 
 ROWS: list[tuple[dict[str, Any], str, Any, int, str]] = [
     (BYTES, "model", GONE, 2, KINDS_READ),
-    (BYTES, "model", "rwkv", 2, KINDS_READ),
+    (BYTES, "model", "gemma4", 2, KINDS_READ),
     (BYTES, "model", 7, 2, KINDS_READ),
     (BYTES, "pre", "o200k", 2, 'the pre-tokenizer "o200k" is not known'),
     (BYTES, "pre", "x" * 99, 2, f'the pre-tokenizer "{"x" * 40}" is not known'),

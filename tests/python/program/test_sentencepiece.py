@@ -212,7 +212,7 @@ def test_what_is_refused(tmp_path: Path, judge: Judge) -> None:
         ("tokenizer.ggml.precompiled_charsmap", np.zeros(4, np.int32), b"must be a list of bytes"),
         ("tokenizer.ggml.token_type", lists.kinds[1:], b"token_type must hold one i32 for each piece"),
         ("tokenizer.ggml.scores", lists.scores[1:], b"scores must hold one f32 for each piece"),
-        ("tokenizer.ggml.model", "plamo2", b"is not one of gpt2, llama, t5 and bert"),
+        ("tokenizer.ggml.model", "gemma4", b"is not one of gpt2, llama, t5, rwkv"),
     ]
     pairs = lists.pairs()
     for key, value, part in cases:
