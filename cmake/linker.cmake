@@ -19,6 +19,11 @@ function(otattn_link_options name)
     endif()
 endfunction()
 
+if(APPLE AND NOT CMAKE_SHARED_LIBRARY_RUNTIME_C_FLAG)
+    # CMake on another system does not know which macOS it builds for, and thinks of one without such paths.
+    set(CMAKE_SHARED_LIBRARY_RUNTIME_C_FLAG "-Wl,-rpath,")
+    set(CMAKE_EXECUTABLE_RUNTIME_C_FLAG "-Wl,-rpath,")
+endif()
 otattn_link_options(gc_sections LINKER:--gc-sections)
 if(WIN32 OR APPLE)
     set(OTATTN_LINK_hardening "")

@@ -20,7 +20,8 @@ function(otattn_package_file target folder)
     foreach(place IN LISTS ARGN)
         list(APPEND places "${origin}/${place}")
     endforeach()
-    set_target_properties(${target} PROPERTIES BUILD_WITH_INSTALL_RPATH ON INSTALL_RPATH "${places}" INSTALL_NAME_DIR "@rpath")
+    set_target_properties(${target} PROPERTIES BUILD_WITH_INSTALL_RPATH ON INSTALL_RPATH "${places}" INSTALL_NAME_DIR "@rpath"
+        BUILD_WITH_INSTALL_NAME_DIR ON)
     install(TARGETS ${target} LIBRARY DESTINATION ${folder} COMPONENT python RUNTIME DESTINATION ${folder} COMPONENT python)
 endfunction()
 
@@ -43,7 +44,12 @@ if(NOT OTATTN_PYTHON_INCLUDE)
     find_package(Python 3.11 REQUIRED COMPONENTS Interpreter Development.Module NumPy)
     set(OTATTN_PYTHON_INCLUDE ${Python_INCLUDE_DIRS} ${Python_NumPy_INCLUDE_DIRS})
 endif()
-add_library(otattn_native MODULE python/native/calls.c python/native/interrupt.c python/native/keywords.c python/native/kept.c python/native/late_interaction.c
+set(native_kind MODULE)
+if(APPLE AND OTATTN_ZIG)
+    # A loader takes a library as well as a bundle, at which Zig's linker crashes.
+    set(native_kind SHARED)
+endif()
+add_library(otattn_native ${native_kind} python/native/calls.c python/native/interrupt.c python/native/keywords.c python/native/kept.c python/native/late_interaction.c
     python/native/long_calls.c python/native/matchings.c python/native/memory.c python/native/normalize.c python/native/route.c python/native/transport.c)
 set(suffix .abi3.so)
 if(OTATTN_PYTHON_SUFFIX)

@@ -2,9 +2,9 @@
 
     mach_o.py FILE [MAP]
 
-Fails where FILE needs more than the system's own library and those of its folder, or a system after 11.0,
-where it is for ARM and has no signature, and where a name of MAP (cmake/otattn.map) is missing or another is
-shown.
+Fails where FILE needs more than the system's own library and those of its folder, does not look for these
+beside itself, needs a system after 11.0, is for ARM and has no signature, or where a name of MAP
+(cmake/otattn.map) is missing or another is shown.
 """
 
 import re
@@ -12,25 +12,27 @@ import struct
 import sys
 from pathlib import Path
 
-SYMBOLS, LOAD, SIGNATURE, BUILD = 0x2, 0xC, 0x1D, 0x32
+SYMBOLS, LOAD, PLACE, SIGNATURE, BUILD = 0x2, 0xC, 0x1C, 0x1D, 0x32
 ARM = 0x100000C  # whose kernel ends a process of a file without a signature
 # Of every image, not of a library.
 MARKS = {"__dso_handle", "_mh_dylib_header", "_mh_execute_header"}
 EXTERNAL, PRIVATE, UNDEFINED, KIND = 0x01, 0x10, 0x0, 0x0E
 
 
-def read(image: bytes) -> tuple[list[str], tuple[int, int], set[str], bool]:
-    """Libraries, the oldest system, names that are shown, and whether it is signed where it must be."""
+def read(image: bytes) -> tuple[list[str], list[str], tuple[int, int], set[str], bool]:
+    """Libraries, where they are sought, the oldest system, names shown, whether signed if it must be."""
     magic, processor, _, _, commands = struct.unpack_from("<5I", image, 0)
     if magic != 0xFEEDFACF:
         raise ValueError("no file of macOS with 64 bits")
     needs: list[str] = []
+    places: list[str] = []
     oldest, names, signed, at = (0, 0), set(), processor != ARM, 32
     for _ in range(commands):
         kind, size = struct.unpack_from("<2I", image, at)
-        if kind & 0x7FFFFFFF == LOAD:
+        if kind & 0x7FFFFFFF in {LOAD, PLACE}:
             begin = at + struct.unpack_from("<I", image, at + 8)[0]
-            needs.append(image[begin : image.index(0, begin)].decode())
+            found = needs if kind & 0x7FFFFFFF == LOAD else places
+            found.append(image[begin : image.index(0, begin)].decode())
         elif kind == BUILD:
             version = struct.unpack_from("<I", image, at + 12)[0]
             oldest = (version >> 16, version >> 8 & 0xFF)
@@ -44,7 +46,7 @@ def read(image: bytes) -> tuple[list[str], tuple[int, int], set[str], bool]:
                     begin = strings + place
                     names.add(image[begin : image.index(0, begin)].decode().removeprefix("_"))
         at += size
-    return needs, oldest, names, signed
+    return needs, places, oldest, names, signed
 
 
 def names_of_map(path: Path) -> set[str]:
@@ -54,10 +56,15 @@ def names_of_map(path: Path) -> set[str]:
 
 def main() -> int:
     path = Path(sys.argv[1])
-    needs, oldest, names, signed = read(path.read_bytes())
+    needs, places, oldest, names, signed = read(path.read_bytes())
     system = f"from macOS {oldest[0]}.{oldest[1]}"
-    print(f"{path.name}: needs {', '.join(needs)}; {system}; shows {len(names)} names")
+    where = ", ".join(places) or "no place"
+    print(f"{path.name}: needs {', '.join(needs)}, in {where}; {system}; shows {len(names)} names")
     strange = [name for name in needs if not name.startswith(("/usr/lib/libSystem", "@rpath/libotattn"))]
+    if any(name.startswith("@rpath") for name in needs) and not any(
+        p.startswith("@loader_path") for p in places
+    ):
+        strange.append("no place beside itself")
     if sys.argv[2:]:
         strange += sorted(names_of_map(Path(sys.argv[2])) ^ (names - MARKS))
     strange += [] if signed else ["no signature"]

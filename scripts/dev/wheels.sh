@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # ./dev wheels [--again] [TARGET...]: wheels of the Python package for other systems, with models and the program, and the sources,
-# from this machine. --again: once more from a copy of the tree and without a compiler cache, and the bytes are compared.
+# from this machine; but for Windows each twice: for every Python from 3.11 on, and for Python 3.13 without its lock. --again: once more from a copy of the tree and without a compiler cache, and the bytes are compared.
 # shellcheck source=scripts/dev/common.sh
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 # shellcheck source=scripts/dev/cross.sh
@@ -19,6 +19,8 @@ wheel_targets=(
 )
 # Debian's source of the Python whose limited interface wheels use: headers and exports of Windows.
 python_source="Python-3.11.2 http://deb.debian.org/debian/pool/main/p/python3.11/python3.11_3.11.2.orig.tar.gz 2411c74bda5bbcfcddaf4531f66d1adc73f247f529aee981b029513aefdbf849"
+# The same of a Python that can do without its lock, for which there is no limited interface.
+free_source="Python-3.13.5 http://deb.debian.org/debian/pool/main/p/python3.13/python3.13_3.13.5.orig.tar.xz 93e583f243454e6e9e4588ca2c2662206ad961659863277afcdb96801647d640"
 
 # numpy_headers PLATFORM: prints their folder, of the version that is installed here.
 numpy_headers() {
@@ -35,16 +37,32 @@ numpy_headers() {
     printf '%s\n' "$folder/numpy/_core/include"
 }
 
+# source_of_python "NAME ADDRESS SHA256": into sources-python/NAME.
+source_of_python() {
+    local name address sha256
+    read -r name address sha256 <<<"$1"
+    [ -d "$build/sources-python/$name" ] || python3 scripts/libraries/fetch_library.py "$address" "$sha256" "$build/sources-python"
+}
+
+# free_headers: prints the folders of those of a Python without its lock: what its configuration says of 64 bits this machine's says,
+# too; objects are the same as with headers of an interpreter that was built so.
+free_headers() {
+    local folder=$build/wheels/python-free
+    source_of_python "$free_source" && mkdir -p "$folder" || return 1
+    printf '#include "%s/pyconfig.h"\n#define Py_GIL_DISABLED 1\n' "$(python_headers linux)" >"$folder/pyconfig.h"
+    printf '%s\n' "$folder;$build/sources-python/${free_source%% *}/Include"
+}
+
 # python_headers TARGET: prints their folder. Of Linux and macOS this machine's serve: the limited interface on 64 bits is one.
 python_headers() {
-    local folder=$build/wheels/python-windows name address sha256
+    local folder=$build/wheels/python-windows name
     if [[ $1 != *windows* ]]; then
         "$build/venv-python/bin/python" -c 'import sysconfig; print(sysconfig.get_path("include"))'
         return
     fi
-    read -r name address sha256 <<<"$python_source"
+    name=${python_source%% *}
     if [ ! -e "$folder/libpython3.a" ]; then
-        [ -d "$build/sources-python/$name" ] || python3 scripts/libraries/fetch_library.py "$address" "$sha256" "$build/sources-python" || return 1
+        source_of_python "$python_source" || return 1
         mkdir -p "$folder"
         cp -r "$build/sources-python/$name"/Include/. "$build/sources-python/$name/PC/pyconfig.h" "$folder" &&
             python3 scripts/python_exports.py "$build/sources-python/$name/PC/python3dll.c" "$folder/python3.def" &&
@@ -55,31 +73,43 @@ python_headers() {
 
 # wheel_of TARGET PLATFORMS NUMPY FOLDER: of the tree that one stands in, into FOLDER.
 wheel_of() {
-    local folder=$4/$1 stage=$4/stage-$1 libraries=$build/cross/$1 python=$build/venv-python/bin/python
-    local headers numpy options
+    local folder=$4/$1 libraries=$build/cross/$1 headers numpy options
     zig_tools "$1"
     static_libraries "$1" "$libraries" "${program_libraries[@]}" -- || return 1
     headers=$(python_headers "$1") && numpy=$(numpy_headers "$3") || return 1
     mapfile -t options < <(zig_options "$1" "$libraries")
-    [[ $1 == *macos* ]] || options+=(-DCMAKE_SHARED_LINKER_FLAGS=-s -DCMAKE_MODULE_LINKER_FLAGS=-s -DCMAKE_EXE_LINKER_FLAGS=-s)
+    options+=(-DCMAKE_SHARED_LINKER_FLAGS=-s -DCMAKE_MODULE_LINKER_FLAGS=-s -DCMAKE_EXE_LINKER_FLAGS=-s)
     [[ $1 != *windows* ]] || options+=("-DOTATTN_PYTHON_LIBRARY=$headers/libpython3.a")
     # Warnings are errors as in ./dev cross, whose objects are the same.
-    PKG_CONFIG_LIBDIR=$libraries/libraries/lib/pkgconfig configure "$folder" "${options[@]}" -DOTATTN_PYTHON=ON -DOTATTN_TESTS=OFF \
-        -DOTATTN_WERROR=ON -DOTATTN_CHARTS="$charts" -DOTATTN_PAGES_PROGRAM="$program" -DSKBUILD_SCRIPTS_DIR=scripts \
-        -DSKBUILD_DATA_DIR=data -DPython_EXECUTABLE="$python" \
-        "-DOTATTN_PYTHON_INCLUDE=$headers;$numpy" && make_targets "$folder" otattn_package || return 1
-    rm -rf "$stage"
-    cmake --install "$folder" --component python --prefix "$stage" >>"$log/compile-$(basename "$folder")" || return 1
-    "$python" scripts/make_wheel.py "$stage" "cp311-abi3-$2" "$4" "$build/sources"
+    options+=(-DOTATTN_PYTHON=ON -DOTATTN_TESTS=OFF -DOTATTN_WERROR=ON -DOTATTN_CHARTS="$charts" -DOTATTN_PAGES_PROGRAM="$program"
+        -DSKBUILD_SCRIPTS_DIR=scripts -DSKBUILD_DATA_DIR=data "-DPython_EXECUTABLE=$build/venv-python/bin/python")
+    local -x PKG_CONFIG_LIBDIR=$libraries/libraries/lib/pkgconfig
+    packed "$folder" "cp311-abi3-$2" "${options[@]}" -DOTATTN_PYTHON_SUFFIX= "-DOTATTN_PYTHON_INCLUDE=$headers;$numpy" || return 1
+    # The names that python313t.dll exports stand in no list of its source.
+    [[ $1 != *windows* ]] || return 0
+    headers=$(free_headers) || return 1
+    packed "$folder" "cp313-cp313t-$2" "${options[@]}" -DOTATTN_PYTHON_SUFFIX=.so "-DOTATTN_PYTHON_INCLUDE=$headers;$numpy"
 }
 
-# wheel_again TARGET PLATFORMS NUMPY FILE: every object compiled anew, in another place; the same bytes.
+# packed FOLDER TAG OPTION...: a wheel beside FOLDER, where it is built.
+packed() {
+    local stage
+    stage=$(dirname "$1")/stage-$(basename "$1")
+    configure "$1" "${@:3}" && make_targets "$1" otattn_package || return 1
+    rm -rf "$stage"
+    cmake --install "$1" --component python --prefix "$stage" >>"$log/compile-$(basename "$1")" || return 1
+    "$build/venv-python/bin/python" scripts/make_wheel.py "$stage" "$2" "$(dirname "$1")" "$build/sources"
+}
+
+# wheel_again TARGET PLATFORMS NUMPY FILE...: every object compiled anew, in another place; the same bytes.
 wheel_again() (
-    local copy=$build/wheels/again
+    local copy=$build/wheels/again file
     rm -rf "$copy"
     mkdir -p "$copy/tree"
     tar -c --exclude='./build*' --exclude=./.git . | tar -x -C "$copy/tree" && cd "$copy/tree" || return 1
-    CCACHE_DISABLE=1 wheel_of "$1" "$2" "$3" "$copy" && cmp "$4" "$copy/$(basename "$4")" && rm -rf "$copy"
+    CCACHE_DISABLE=1 wheel_of "$1" "$2" "$3" "$copy" || return 1
+    for file in "${@:4}"; do cmp "$file" "$copy/$(basename "$file")" || return 1; done
+    rm -rf "$copy"
 )
 
 # wheel_is_sound FILE: the C library that its tag promises is all that it needs, of CPython the limited interface alone.
@@ -92,7 +122,7 @@ wheel_is_sound() {
         printf '%s\n' "$shown"
         [[ $shown == *'platform tag:'*$libc* ]] || return 1
     fi
-    "$build/venv-cross/bin/abi3audit" --strict "$1"
+    [[ $1 != *abi3* ]] || "$build/venv-cross/bin/abi3audit" --strict "$1"
 }
 
 # bare_debian ARCHITECTURE: prints the folder of a Debian that has Python, NumPy's C++ library, musl's loader and what these need.
@@ -133,7 +163,7 @@ wheel_runs() {
             return
             ;;
         none)
-            for file in "$folder"/otattn/*.dylib "$folder"/otattn/_native.abi3.so "$folder/otattn/bin/otattn"; do
+            for file in "$folder"/otattn/*.dylib "$folder"/otattn/_native*.so "$folder/otattn/bin/otattn"; do
                 python3 scripts/mach_o.py "$file" || return 1
             done
             return
@@ -160,13 +190,35 @@ wheel_runs() {
         in_debian "$2" /opt/otattn/otattn/bin/otattn analyze /opt/demo/model /opt/demo/paragraph.txt --windows 1x32 -o "$run"
 }
 
+# wheel_runs_free FILE: with OTATTN_FREE_PYTHON, an interpreter without its lock for this machine, which no package of Debian or PyPI is.
+wheel_runs_free() {
+    local folder=$build/wheels/venv-free
+    rm -rf "$folder"
+    "$OTATTN_FREE_PYTHON" -m venv --without-pip "$folder" &&
+        "$build/venv-python/bin/pip" --python "$folder/bin/python" install -q --disable-pip-version-check --only-binary=:all: "$1" &&
+        (cd "$folder" && bin/python "$OLDPWD/scripts/use_wheel.py" "$OLDPWD/data/demo/model")
+}
+
+# tried NAME FILE RUNNER: steps for a wheel. Of one for Python without its lock the libraries and the program are the other's, whose
+# trial is enough where no such Python is at hand.
+tried() {
+    local name=$1
+    [[ $2 != *cp313t* ]] || name+=-free
+    step "$name-sound" wheel_is_sound "$2"
+    if [[ $2 != *cp313t* ]] || [ "$3" = none ]; then
+        step "$name-runs" wheel_runs "$2" "$3"
+    elif [ -n "${OTATTN_FREE_PYTHON:-}" ] && [[ $2 == *manylinux*_x86_64.whl ]]; then
+        step "$name-runs" wheel_runs_free "$2"
+    fi
+}
+
 # sources_of_package FOLDER
 sources_of_package() {
     "$build/venv-python/bin/python" -c 'import sys, scikit_build_core.build; print(scikit_build_core.build.build_sdist(sys.argv[1]))' "$1"
 }
 
 do_wheels() {
-    local row target platforms runner numpy file again='' charts="" venv=$build/venv-python
+    local row target platforms runner numpy file files again='' charts="" venv=$build/venv-python
     if [ "${1:-}" = --again ]; then
         again=yes
         shift
@@ -187,10 +239,11 @@ do_wheels() {
         zig_cache "$target"
         venv=$build/venv-cross step "wheel-$target" wheel_of "$target" "$platforms" "$numpy" "$build/wheels"
         [[ $(tail -n 1 "$steps") == *$'\tpassed\t'* ]] || continue
-        file=$(ls "$build"/wheels/otattn-*-"$platforms".whl)
-        step "wheel-$target-sound" wheel_is_sound "$file"
-        step "wheel-$target-runs" wheel_runs "$file" "$runner"
-        [ -z "$again" ] || venv=$build/venv-cross step "wheel-$target-again" wheel_again "$target" "$platforms" "$numpy" "$file"
+        mapfile -t files < <(ls "$build"/wheels/otattn-*-"$platforms".whl)
+        for file in "${files[@]}"; do
+            tried wheel-"$target" "$file" "$runner"
+        done
+        [ -z "$again" ] || venv=$build/venv-cross step "wheel-$target-again" wheel_again "$target" "$platforms" "$numpy" "${files[@]}"
     done
     if [ $# -eq 0 ]; then
         step sdist sources_of_package "$build/wheels"
