@@ -426,6 +426,25 @@ static void batches_are_their_problems(void **unused) {
     }
 }
 
+/* Of several problems without a matching the first is named, also where it is the first of all; one alone is not. */
+static void the_first_problem_is_named(void **unused) {
+    (void)unused;
+    enum { STACK = 4, CELLS = 4 };
+    double cost[STACK * CELLS];
+    for (int k = 0; k < STACK * CELLS; k++) cost[k] = k / CELLS % 2 == 0 ? (double)INFINITY : 1.0;
+    ota_ranked_assignments problem = {MATRICES_OF(ota_ranked_assignments, cost, 2, 2), .wanted = 1};
+    ota_bottleneck other = {MATRICES_OF(ota_bottleneck, cost, 2, 2)};
+    for (int count = 1; count <= STACK; count += STACK - 1) {
+        const char *const named = count == 1 ? "there are no " : "problem 0: ";
+        ota_error error;
+        problem.count = other.count = count;
+        assert_int_equal(ota_assign_ranked(&problem, &error), OTA_INFEASIBLE);
+        assert_memory_equal(error.message, named, strlen(named));
+        assert_int_equal(ota_assign_bottleneck(&other, &error), OTA_INFEASIBLE);
+        assert_memory_equal(error.message, named, strlen(named));
+    }
+}
+
 static void what_is_wrong_is_refused(void **unused) {
     (void)unused;
     static matrix x;
@@ -494,6 +513,7 @@ TEST_FILE(test_ranked) {
         cmocka_unit_test(bounds_and_marks_of_larger_ones),
         cmocka_unit_test(layouts_and_types),
         cmocka_unit_test(batches_are_their_problems),
+        cmocka_unit_test(the_first_problem_is_named),
         cmocka_unit_test(what_is_wrong_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
