@@ -104,22 +104,23 @@ class Filled(NamedTuple):
         return np.where(self.empty, 0.0, plan).astype(plan.dtype, copy=False)
 
 
-def filled(a: Any, b: Any) -> Filled:
+def filled(a: Any, b: Any, M: Any) -> Filled:
     """Masses of 0 become ones too small to show: their potentials are those of the limit.
 
     A plan has its derivatives without this; values that hold its logarithm need these potentials for theirs.
+    Masses of rows and columns all of whose pairs are forbidden stay 0.
     """
     narrow = min(a.itemsize, b.itemsize) < 4
     if narrow or (a.all() and b.all()) or not (a.any() and b.any()):
         return Filled(a, b, None)
-    both = []
-    for x in (a, b):
+    both, open_pairs = [], (M.detach() if is_torch(M) else M) < math.inf
+    for side, x in enumerate((a, b)):
         real = x.dtype.is_floating_point if is_torch(x) else x.dtype.kind == "f"
         if not real:
             x = x.double() if is_torch(x) else x.astype(np.float64)
         total = (x.detach() if is_torch(x) else x).sum()
         tiny = total * (2.0**-30 if x.itemsize == 4 else 2.0**-60)
-        both.append(x + (x == 0) * tiny)
+        both.append(x + ((x == 0) & open_pairs.any(1 - side)) * tiny)
     return Filled(both[0], both[1], (a == 0)[:, None] | (b == 0)[None, :])
 
 

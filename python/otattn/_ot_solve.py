@@ -230,7 +230,7 @@ def solve(
         return _quadratic(problem, M, a, b)
     start = None if potentials_init is None else potentials_init[1]
     # Entropy alone has no derivative at a mass of 0.
-    given = filled(a, b) if kind == "kl" and c is None else Filled(a, b, None)
+    given = filled(a, b, M) if kind == "kl" and c is None else Filled(a, b, None)
     a, b = given.a, given.b
     if kind == "kl" and c is None and not relaxed:
         # Entropy's plan, whose potentials hold the logarithms of masses.

@@ -443,6 +443,22 @@ def test_dual_variables_where_nothing_is_allowed() -> None:
     assert (log["u"][:, None] + log["v"] - M).max() <= 1e-15
 
 
+@pytest.mark.parametrize("kind", [np.asarray, torch.tensor])
+def test_entropy_where_nothing_is_allowed(kind: Any) -> None:
+    """A row without mass all of whose pairs cost inf, and such a column, take part in nothing."""
+    a, b = np.array([0.4, 0.0, 0.6]), np.array([0.7, 0.0, 0.3])
+    M = np.array([[0.0, INF, 2.0], [INF, INF, INF], [1.0, INF, 1.0]])
+    inner = np.ix_([0, 2], [0, 2])
+    expected = np.zeros((3, 3))
+    expected[inner] = ours.sinkhorn(a[[0, 2]], b[[0, 2]], M[inner], 0.5)
+    for turned in (False, True):
+        given = [kind(x) for x in ((b, a, M.T.copy()) if turned else (a, b, M))]
+        plans = [ours.sinkhorn(*given, 0.5), ours.solve(given[2], *given[:2], reg=0.5).plan]
+        for plan in plans:
+            assert np.abs(np.asarray(plan) - (expected.T if turned else expected)).max() <= 1e-9
+        assert math.isfinite(ours.sinkhorn2(*given, 0.5))
+
+
 @pytest.mark.parametrize("seed", range(12))
 def test_entropic_partial_transport_is_that_of_pot(seed: int) -> None:
     rng = np.random.default_rng(seed)
