@@ -257,6 +257,7 @@ ota_status ota_tokenizer_read_model(ota_tokenizer *tokenizer, const ota_token_fi
     all.parts.piece_count = (int64_t)all.count;
     all.parts.kinds = all.kinds;
     all.parts.scores = all.scores;
+    tokenizer->literal_users = true;
     if (status == OTA_OK) status = ota_tokenizer_fill(tokenizer, &all.parts, error);
     if (status == OTA_OK) status = ota_token_settle(settings, tokenizer, &added);
     for (size_t k = 0; k < added.count && status == OTA_OK; k++)

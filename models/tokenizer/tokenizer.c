@@ -19,10 +19,10 @@ ota_status ota_tokenizer_add(ota_tokenizer *tokenizer, ota_added token, ota_erro
     const ota_status looked = ota_look(tokenizer->ending, ADDED_WORK, error);
     if (looked != OTA_OK) return looked;
     const ota_text text = ota_vocabulary_text(&tokenizer->vocabulary, token.id);
-    if ((token.flags & OTA_ADDED_NORMALIZED) == 0) {
+    if ((token.flags & OTA_ADDED_NORMALIZED) == 0 || tokenizer->literal_users) {
         return ota_added_put(set, text, token) ? OTA_OK : ota_token_no_memory(error);
     }
-    /* It is looked for in normalised text, so it is normalised itself; SentencePiece's are spelled so but for blanks. */
+    /* It is looked for in normalised text, so it is normalised itself; gguf's of SentencePiece are spelled so but for blanks. */
     ota_token_buffer out = {0}, spare = {0};
     if (tokenizer->sentencepiece) {
         const bool fine = ota_sentencepiece_spell(text, &out) &&

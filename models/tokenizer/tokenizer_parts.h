@@ -465,6 +465,7 @@ struct ota_tokenizer {
     bool fuse_unknown;
     bool fallback;      /* a character that no piece has becomes its bytes */
     bool sentencepiece; /* its normalisation, and its pieces of kind USER */
+    bool literal_users; /* a blank in those is one, as in its own files; in gguf's it is U+2581 */
     ota_normal normal[OTA_TOKEN_STEPS_MOST];
     int normal_count;
     ota_cut cuts[OTA_TOKEN_STEPS_MOST];

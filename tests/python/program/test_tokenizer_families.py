@@ -420,6 +420,11 @@ FILES: dict[str, tuple[str, dict[str, Any]]] = {
         "nfkc_cf",
         {"model_type": "word", "add_dummy_prefix": False, "treat_whitespace_as_suffix": True},
     ),
+    "unigram with a blank of a user": (
+        "nmt_nfkc",
+        {"model_type": "unigram", "user_defined_symbols": " ,<b>"},
+    ),
+    "bpe with a blank of a user": ("nmt_nfkc", {"model_type": "bpe", "user_defined_symbols": " ,a b"}),
     "unigram with blanks behind": ("nmt_nfkc", {"model_type": "unigram", "treat_whitespace_as_suffix": True}),
     "bpe with blanks behind": (
         "identity",
