@@ -20,6 +20,7 @@ from .. import _model_structs as m
 from .._errors import check, new_error
 from .._library import CANCEL
 from .._settings import flag, number, shown, whole
+from .._shapes import repr_of
 from . import studies
 from .capture import Capture, chosen, part_of, point_name
 from .edits import Bound, Edit, bound
@@ -103,6 +104,9 @@ class Projections(NamedTuple):
     rms: bool
     """Whether the norm of this attention is RMSNorm, else LayerNorm."""
 
+    def __repr__(self) -> str:
+        return repr_of(self)
+
 
 class ModelRun:
     """What a run found.
@@ -164,6 +168,9 @@ class Generation(NamedTuple):
     prompt: NDArray[np.int64]
     layers_used: float
     """Layers that a token went through, in the mean."""
+
+    def __repr__(self) -> str:
+        return repr_of(self)
 
 
 class Model:

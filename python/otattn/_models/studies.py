@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._settings import shown, whole
+from .._shapes import repr_of
 from .capture import chosen, layer_of, part_of
 from .edits import Bound, Edit, bound
 from .session import Asked, RunOptions, Session, Size, settings_of
@@ -32,6 +33,9 @@ class LogitLens(NamedTuple):
     texts: list[list[list[str]]]
     """(layers + 1, batch, tokens): the likeliest one's text."""
 
+    def __repr__(self) -> str:
+        return repr_of(self)
+
 
 class Patching(NamedTuple):
     """What comes back of a clean prompt's answer where one place of the corrupt run is the clean run's."""
@@ -45,6 +49,10 @@ class Patching(NamedTuple):
     other: int
     by: str
     """ "position" or "head"."""
+
+    def __repr__(self) -> str:
+        return repr_of(self)
+
     tokens: list[str]
     """The corrupt prompt's."""
 

@@ -526,6 +526,19 @@ def test_refused_continuations(model: otattn.Model) -> None:
 # ---- studies ---------------------------------------------------------------------------------------
 
 
+def test_results_are_shown_as_shapes_and_numbers(model: otattn.Model) -> None:
+    """Those with arrays printed them by the page."""
+    for found in (
+        model.logit_lens(TEXT, top=3),
+        model.projections(0),
+        model.generate("The sun", 2),
+        model.patch("The sun", "The son", answer=" s", other=" r"),
+    ):
+        shown = repr(found)
+        assert shown.startswith(f"{type(found).__name__}(") and "array" not in shown
+        assert len(shown) < 400 and "\n" not in shown
+
+
 def test_the_logit_lens_is_the_program_s(model: otattn.Model, demo: Path) -> None:
     said = program("lens", demo, "--text", TEXT)
     found = model.logit_lens(TEXT, top=3)
