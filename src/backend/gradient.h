@@ -211,6 +211,13 @@ typedef struct ota_place_memory {
     void *workspace; /* the solver's */
 } ota_place_memory;
 
+/* Some queries, and a line for each of [keys] numbers. */
+typedef struct ota_pair_lines {
+    const int64_t *queries;
+    int64_t count, lane;
+    double *scores, *upstream; /* [count][lane] */
+} ota_pair_lines;
+
 /* The passes of one head. All may use every thread of the pool; every sum has one order. */
 typedef struct ota_gradient_passes {
     /* ---- memory and choice */
@@ -256,8 +263,8 @@ typedef struct ota_gradient_passes {
     /* Relaxed rows answer to U with less than their mean: moves adjoint.right; returns `scale` and what that adds to its absolute
        terms. NULL: the right side has been formed with what they answer. */
     double (*recentre)(ota_backward_job *job, double scale);
-    /* Scores and dL/dP of one query in f64, into lines of [keys]. */
-    void (*load_pairs)(ota_backward_job *job, int64_t query, double *scores, double *upstream);
+    /* Scores and dL/dP of some queries in f64. */
+    void (*load_pairs)(ota_backward_job *job, const ota_pair_lines *to);
     /* Scores and dL/dP in f64 in the solver's orientation, into matrix and gradient. */
     void (*widen)(ota_backward_job *job);
 

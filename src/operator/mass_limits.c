@@ -160,25 +160,70 @@ void ota_limit_share(const ota_backward_job *job, const ota_limit_sums *keys, do
 
 /* ---- backward ------------------------------------------------------------------------------------ */
 
-/* Lines of the chunk sums, which nobody needs by now. */
-typedef struct limit_lines {
-    double *s, *u, *p;
+/* A batch of queries with lines of their own, in the memory of the chunk sums, which nobody needs by now. */
+typedef struct limit_batch {
+    ota_backward_job *job;
+    int64_t queries[OTA_ADJOINT_CHUNKS];
+    ota_pair_lines pairs;
+    double *p;
     ota_limit_sums keys;
-} limit_lines;
+} limit_batch;
 
-static limit_lines lines_of(const ota_backward_job *job) {
-    double *at = job->space->chunks.right;
+static limit_batch batch_of(ota_backward_job *job) {
+    const ota_chunk_sums *chunks = &job->space->chunks;
     const int64_t lane = job->space->lane;
-    return (limit_lines){
-        at, at + lane, at + 2 * lane, {at + 3 * lane, at + 4 * lane, at + 5 * lane}};
+    return (limit_batch){
+        .job = job,
+        .pairs = {.lane = lane, .scores = chunks->right, .upstream = chunks->right_terms},
+        .p = chunks->plan,
+        .keys = {chunks->plan + lane, chunks->plan + 2 * lane, chunks->plan + 3 * lane}};
 }
 
-/* a of query i, whose pairs are loaded. */
-static bool limit_query(const ota_backward_job *job, const limit_lines *at, int64_t i, double *a) {
-    const double bound = ota_limit_of_query(job, i, at->s, at->p);
+/* The next queries from *at on that grow, or that keys which do are shared out by. */
+static void load_batch(limit_batch *batch, int64_t *at, bool growing_alone) {
+    ota_backward_job *job = batch->job;
+    const ota_resolved *r = job->resolved;
+    const bool others = job->limits.keys && !growing_alone;
+    int64_t count = 0;
+    for (; *at < r->queries && count < OTA_ADJOINT_CHUNKS; ++*at) {
+        const bool wanted =
+            ota_mass_grows(job, true, *at) || (others && !ota_mass_is_none(r, job, true, *at));
+        if (wanted && !job->space->bad[*at]) batch->queries[count++] = *at;
+    }
+    batch->pairs.queries = batch->queries;
+    batch->pairs.count = count;
+    job->plan->backend->gradient->load_pairs(job, &batch->pairs);
+}
+
+/* Keys that grow, over the batch in order. */
+static void add_to_keys(void *context, int64_t chunk, int worker) {
+    const limit_batch *batch = context;
+    const ota_backward_job *job = batch->job;
+    const ota_backward_space *space = job->space;
+    (void)worker;
+    int64_t first, last;
+    ota_adjoint_rows(job->resolved->keys, chunk, &first, &last);
+    for (int64_t j = first; j < last; j++) {
+        if (!ota_mass_grows(job, false, j)) continue;
+        for (int64_t k = 0; k < batch->pairs.count; k++) {
+            const int64_t i = batch->queries[k], at = k * batch->pairs.lane + j;
+            if (ota_mass_is_none(job->resolved, job, true, i)) continue;
+            ota_limit_add(&job->parameters, &batch->keys, j,
+                          ota_limit_level(job, i, j, batch->pairs.scores[at], space->f[i]),
+                          batch->pairs.upstream[at] - space->a[i]);
+        }
+    }
+}
+
+/* a of query k of the batch; false: nothing can take its mass. */
+static bool limit_query(const limit_batch *batch, int64_t k, double *a) {
+    const ota_backward_job *job = batch->job;
+    const double *s = batch->pairs.scores + k * batch->pairs.lane,
+                 *u = batch->pairs.upstream + k * batch->pairs.lane;
+    const double bound = ota_limit_of_query(job, batch->queries[k], s, batch->p);
     *a = 0.0;
     for (int64_t j = 0; j < job->resolved->keys; j++) {
-        if (at->p[j] > 0.0) *a += at->p[j] * (at->u[j] - job->space->b[j]);
+        if (batch->p[j] > 0.0) *a += batch->p[j] * (u[j] - job->space->b[j]);
     }
     *a *= bound;
     return bound > 0.0;
@@ -187,51 +232,44 @@ static bool limit_query(const ota_backward_job *job, const limit_lines *at, int6
 void ota_backward_limits(ota_backward_job *job, double *row_sum) {
     const ota_resolved *r = job->resolved;
     ota_backward_space *space = job->space;
-    const ota_gradient_passes *passes = job->plan->backend->gradient;
     const bool transposed = job->plan->strategy.transposed;
-    const limit_lines at = lines_of(job);
+    limit_batch batch = batch_of(job);
+    const ota_limit_sums *keys = &batch.keys;
     if (!job->limits.queries && !job->limits.keys) return;
     for (int64_t j = 0; j < r->keys; j++) {
-        at.keys.top[j] = -INFINITY;
-        at.keys.total[j] = at.keys.sum[j] = 0.0;
+        keys->top[j] = -INFINITY;
+        keys->total[j] = keys->sum[j] = 0.0;
     }
     ota_watch watch = ota_watch_of(&r->settings);
-    for (int64_t i = 0; i < r->queries && !ota_watch_ends(&watch, ota_row_work(r)); i++) {
-        const bool grows = ota_mass_grows(job, true, i), none = ota_mass_is_none(r, job, true, i);
-        if (space->bad[i] || (grows ? false : none || !job->limits.keys)) continue;
-        passes->load_pairs(job, i, at.s, at.u);
-        if (grows) {
-            const bool any = limit_query(job, &at, i, &space->a[i]);
-            if (any && !transposed) row_sum[i] = DBL_MIN;
-            continue;
+    for (int64_t i = 0; i < r->queries;) {
+        if (ota_watch_ends(&watch, OTA_ADJOINT_CHUNKS * ota_row_work(r))) break;
+        load_batch(&batch, &i, false);
+        for (int64_t k = 0; k < batch.pairs.count; k++) {
+            const int64_t query = batch.queries[k];
+            if (!ota_mass_grows(job, true, query)) continue;
+            if (limit_query(&batch, k, &space->a[query]) && !transposed) row_sum[query] = DBL_MIN;
         }
-        for (int64_t j = 0; j < r->keys; j++) {
-            if (ota_mass_grows(job, false, j))
-                ota_limit_add(&job->parameters, &at.keys, j,
-                              ota_limit_level(job, i, j, at.s[j], space->f[i]),
-                              at.u[j] - space->a[i]);
-        }
+        if (job->limits.keys) ota_parallel(job->pool, OTA_ADJOINT_CHUNKS, add_to_keys, &batch);
     }
-    if (job->limits.keys) ota_limit_share(job, &at.keys, at.s);
+    if (job->limits.keys) ota_limit_share(job, keys, batch.p);
     for (int64_t j = 0; j < r->keys; j++) {
-        if (!ota_mass_grows(job, false, j) || !(at.keys.total[j] > 0.0)) continue;
-        space->b[j] =
-            ota_limit_bound(job, false, at.keys.top[j]) * (at.keys.sum[j] / at.keys.total[j]);
+        if (!ota_mass_grows(job, false, j) || !(keys->total[j] > 0.0)) continue;
+        space->b[j] = ota_limit_bound(job, false, keys->top[j]) * (keys->sum[j] / keys->total[j]);
         if (transposed) row_sum[j] = DBL_MIN;
     }
 }
 
 void ota_backward_free_limits(ota_backward_job *job) {
     const ota_resolved *r = job->resolved;
-    ota_backward_space *space = job->space;
-    const limit_lines at = lines_of(job);
-    double *to = space->sums.row_mass + (job->batch * r->heads + job->head) * r->queries;
+    double *to = job->space->sums.row_mass + (job->batch * r->heads + job->head) * r->queries;
+    limit_batch batch = batch_of(job);
     if (job->mode != OTA_BACKWARD_FREE || !job->limits.queries) return;
     ota_watch watch = ota_watch_of(&r->settings);
-    for (int64_t i = 0; i < r->queries && !ota_watch_ends(&watch, ota_row_work(r)); i++) {
-        if (!ota_mass_grows(job, true, i) || space->bad[i]) continue;
-        job->plan->backend->gradient->load_pairs(job, i, at.s, at.u);
-        (void)limit_query(job, &at, i, &to[i]);
+    for (int64_t i = 0; i < r->queries;) {
+        if (ota_watch_ends(&watch, OTA_ADJOINT_CHUNKS * ota_row_work(r))) break;
+        load_batch(&batch, &i, true);
+        for (int64_t k = 0; k < batch.pairs.count; k++)
+            (void)limit_query(&batch, k, &to[batch.queries[k]]);
     }
 }
 

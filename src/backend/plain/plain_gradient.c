@@ -275,12 +275,13 @@ static void widen_row(ota_backward_job *job, int64_t i) {
     }
 }
 
-static void load_pairs(ota_backward_job *job, int64_t query, double *scores, double *upstream) {
+static void load_pairs(ota_backward_job *job, const ota_pair_lines *to) {
     const size_t bytes = (size_t)job->resolved->keys * sizeof(double);
-    load_row(job, query);
-    if (bytes == 0) return;
-    memcpy(scores, job->space->own->s, bytes);
-    memcpy(upstream, job->space->own->u, bytes);
+    for (int64_t k = 0; k < to->count && bytes > 0; k++) {
+        load_row(job, to->queries[k]);
+        memcpy(to->scores + k * to->lane, job->space->own->s, bytes);
+        memcpy(to->upstream + k * to->lane, job->space->own->u, bytes);
+    }
 }
 
 static void widen(ota_backward_job *job) { each_row(job, widen_row); }

@@ -233,10 +233,14 @@ double recentre(ota_backward_job *job, double scale) {
 }
 
 /* Scores and dL/dP of one query, for the limits of masses of 0. */
-void load_pairs(ota_backward_job *job, int64_t query, double *scores, double *upstream) {
+void load_pairs(void *context, int64_t index, int worker) {
+    const ota_pair_load *load = context;
+    ota_backward_job *job = load->job;
     const ota_cpu_device *device = job->device;
-    const ota_backward_worker *w = &job->space->own->workers[job->worker];
-    const int64_t m = device->resolved->keys;
+    const ota_backward_worker *w = &job->space->own->workers[worker];
+    const int64_t m = device->resolved->keys, query = load->to->queries[index];
+    double *scores = load->to->scores + index * load->to->lane,
+           *upstream = load->to->upstream + index * load->to->lane;
     load_rows(job, w, query, 1, false);
     form_tile(job, w, query, 1, 0, m, device->stride);
     form_upstream(job, w, query, 1, 0, m, device->stride);

@@ -228,8 +228,9 @@ static void transposed_right(ota_backward_job *job) { each_chunk(job, tasks_of(j
 static double recentre(ota_backward_job *job, double scale) {
     return tasks_of(job)->recentre(job, scale);
 }
-static void load_pairs(ota_backward_job *job, int64_t query, double *scores, double *upstream) {
-    tasks_of(job)->load_pairs(job, query, scores, upstream);
+static void load_pairs(ota_backward_job *job, const ota_pair_lines *to) {
+    ota_pair_load load = {job, to};
+    ota_parallel(job->pool, to->count, tasks_of(job)->load_pairs, &load);
 }
 static void widen(ota_backward_job *job) { each_chunk(job, tasks_of(job)->widen); }
 

@@ -67,16 +67,22 @@ static inline double slope_of(double p, double power) {
 
 typedef void ota_gradient_task(void *context, int64_t index, int worker);
 
+/* What a task loads one query of. */
+typedef struct ota_pair_load {
+    ota_backward_job *job;
+    const ota_pair_lines *to;
+} ota_pair_load;
+
 /* The tasks of a type. */
 typedef struct ota_gradient_tasks {
     void (*pack_head)(ota_backward_job *job);
     ota_gradient_task *rows, *keys, *slopes, *transposed, *widen, *top;
+    ota_gradient_task *load_pairs; /* of an ota_pair_load */
     void (*replay_online)(ota_backward_job *job);
     void (*reverse_online)(ota_backward_job *job);
     void (*load_bias)(ota_backward_job *job);
     void (*load_advantage)(ota_backward_job *job);
     double (*recentre)(ota_backward_job *job, double scale);
-    void (*load_pairs)(ota_backward_job *job, int64_t query, double *scores, double *upstream);
     ota_gradient_task *form_kernel, *row_round, *reverse, *advantages, *last_keys;
     void (*load_kernel_column)(ota_backward_job *job, const double *from, double scale);
     void (*last_gradients)(ota_backward_job *job);

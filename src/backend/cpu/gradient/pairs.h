@@ -107,7 +107,7 @@ void reverse_online(ota_backward_job *job);
 void slopes_task(void *context, int64_t chunk, int worker);
 void transposed_task(void *context, int64_t chunk, int worker);
 double recentre(ota_backward_job *job, double scale);
-void load_pairs(ota_backward_job *job, int64_t query, double *scores, double *upstream);
+void load_pairs(void *context, int64_t index, int worker);
 void widen_task(void *context, int64_t chunk, int worker);
 void mark_top(void *context, int64_t chunk, int worker);
 void load_advantage(ota_backward_job *job);

@@ -2,8 +2,9 @@
 #include "pairs.h"
 
 const ota_gradient_tasks WORD(ota_gradient_tasks) = {
-    pack_head,          rows_task,      keys_task,       slopes_task, transposed_task, widen_task,
-    mark_top,           replay_online,  reverse_online,  load_bias,   load_advantage,  recentre,
-    load_pairs,         form_kernel,    row_round,       reverse,     advantages,      last_keys,
-    load_kernel_column, last_gradients, pack_dimensions,
+    pack_head,       rows_task,      keys_task,  slopes_task,        transposed_task,
+    widen_task,      mark_top,       load_pairs, replay_online,      reverse_online,
+    load_bias,       load_advantage, recentre,   form_kernel,        row_round,
+    reverse,         advantages,     last_keys,  load_kernel_column, last_gradients,
+    pack_dimensions,
 };
