@@ -201,8 +201,8 @@ static void judge_pairs(const ota_judge_head *k, row_sums *t, double mu) {
             t->outside = fmax(t->outside, fabs(p));
             continue;
         }
-        t->cap_error = fmax(t->cap_error, p - ota_judge_cap(k, j));
-        if (mu > 0.0 || p < 0.0) t->least = fmin(t->least, p);
+        if (k->method.capped) t->cap_error = fmax(t->cap_error, p - ota_judge_cap(k, j));
+        if ((mu > 0.0 || p < 0.0) && p < t->least) t->least = p;
         positive += p > 0.0;
         if (p > 0.0 || p < 0.0) add_weight(k, t, p, k->at.s[j], mu);
     }

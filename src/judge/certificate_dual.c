@@ -23,6 +23,12 @@ static double weight(const ota_judge_head *k, double x) {
     return z > -1.0 ? exp(log1p(z) / b) : b < 0.0 ? INFINITY : 0.0;
 }
 
+/* Surely below the level of weight 0, where most keys of a sparse row lie: x there has no weight. */
+static double silent_level(const ota_judge_head *k) {
+    const double b = k->method.order - 1.0;
+    return k->method.custom == NULL && b > 0.0 ? -1.5 * k->method.tau / b : -INFINITY;
+}
+
 double ota_judge_cap(const ota_judge_head *k, int64_t j) {
     const ota_problem *p = &k->r->problem;
     if (!k->method.capped || j == k->m) return INFINITY;
@@ -112,9 +118,11 @@ static double given_sink(const ota_judge_head *k, int64_t i, double mu, double s
 double ota_judge_load_weights(ota_judge_head *k, int64_t i, double mu, double *rest) {
     ota_judge_sum sum = {0.0, 0.0};
     const bool silent = !k->given.coupling && !(k->f[i] > -INFINITY) && !isnan(k->f[i]);
+    if (k->given.coupling)
+        ota_judge_read_line(&k->a->coupling, k->batch, k->head, k->swapped, i, k->m, k->at.p);
     for (int64_t j = 0; j < k->m; j++) {
         if (k->given.coupling) {
-            k->at.p[j] = coupling_at(k, i, j);
+            /* It is read. */
         } else if (silent || !(k->at.s[j] > -INFINITY) || (isinf(k->g[j]) && k->g[j] < 0.0)) {
             k->at.p[j] = 0.0;
         } else {
@@ -221,7 +229,9 @@ static double best_row_potential(ota_judge_head *k, double mu) {
     }
     /* Weights rise with f, so that a key without weight at the highest has none at the best one. */
     int64_t left = 0;
+    const double silent = silent_level(k);
     for (int64_t c = 0; c < count && k->method.custom == NULL; c++) {
+        if (k->gather[c] + high < silent) continue;
         k->gather[left] = k->gather[c];
         left += weight(k, k->gather[c] + high) > 0.0;
     }
@@ -267,9 +277,14 @@ double ota_judge_row_dual(ota_judge_head *k, double mu, double rest, double *dis
                               : mu * finite,
                           0.0};
     ota_judge_sum apart = {0.0, 0.0};
+    const double silent = silent_level(k);
     if (k->method.order > 0.0 || k->method.capped) {
         for (int64_t j = 0; j <= k->m; j++) {
             const double a = j < k->m ? k->at.s[j] + k->g[j] : k->method.sink;
+            if (a + f < silent) {
+                ota_judge_add(&apart, fabs(j < k->m ? k->at.p[j] : rest));
+                continue;
+            }
             /* No weight is more than the row's mass. */
             const double cap =
                 k->method.order > 0.0 ? ota_judge_cap(k, j) : fmin(mu, ota_judge_cap(k, j));

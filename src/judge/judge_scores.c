@@ -138,12 +138,40 @@ static double finish(const ota_resolved *r, int64_t b, int64_t h, int64_t i, int
     return ota_judge_total(sum);
 }
 
+/* What one step of an index adds: sizes of 1 are repeated. */
+static int64_t step_of(const ota_array *a, int axis) {
+    return a->size[axis] != 1 ? a->stride[axis] : 0;
+}
+
+void ota_judge_read_line(const ota_array *a, int64_t batch, int64_t head, bool transposed,
+                         int64_t line, int64_t count, double *to) {
+    const int64_t step = step_of(a, transposed ? 2 : 3);
+    const int64_t at =
+        batch * step_of(a, 0) + head * step_of(a, 1) + line * step_of(a, transposed ? 3 : 2);
+    if (count > 0 && a->type == OTA_F64) {
+        const double *x = (const double *)a->data + at;
+        for (int64_t k = 0; k < count; k++) to[k] = x[k * step];
+    } else if (count > 0 && a->type == OTA_F32) {
+        const float *x = (const float *)a->data + at;
+        for (int64_t k = 0; k < count; k++) to[k] = (double)x[k * step];
+    } else {
+        for (int64_t k = 0; k < count; k++)
+            to[k] = transposed ? ota_array_get(a, batch, head, k, line)
+                               : ota_array_get(a, batch, head, line, k);
+    }
+}
+
 void ota_judge_line(const ota_resolved *r, int64_t batch, int64_t head, bool transposed,
                     int64_t line, double *fixed, double *scores) {
     const int64_t count = transposed ? r->queries : r->keys;
     const int64_t key_head = r->from_matrix ? head : head / (r->heads / r->key_heads);
     const ota_array *queries = &r->problem.queries, *keys = &r->problem.keys;
     bool loaded = false;
+    if (r->from_matrix && r->support_count == 0 && r->term_count == 0) {
+        ota_judge_read_line(&r->problem.scores, batch, head, transposed, line, count, scores);
+        for (int64_t k = 0; k < count; k++) scores[k] *= r->scale;
+        return;
+    }
     for (int64_t k = 0; k < count; k++) {
         const int64_t i = transposed ? k : line, j = transposed ? line : k;
         if (!ota_judge_allowed(r, batch, head, i, j)) {

@@ -21,6 +21,10 @@
 bool ota_judge_allowed(const ota_resolved *r, int64_t batch, int64_t head, int64_t query,
                        int64_t key);
 
+/* Entries of one row of an array or, transposed, of one column. */
+void ota_judge_read_line(const ota_array *a, int64_t batch, int64_t head, bool transposed,
+                         int64_t line, int64_t count, double *to);
+
 /* Scores of one row (query `line` against every key, [keys]) or, transposed, of one column (every
  * query against key `line`, [queries]). `fixed` is scratch of r->width elements (NULL when that is
  * 0). */
@@ -42,6 +46,8 @@ typedef struct ota_judge_sum {
 } ota_judge_sum;
 
 static inline void ota_judge_add(ota_judge_sum *sum, double x) {
+    /* Most weights of a sparse plan, which change no sum. */
+    if (x >= 0.0 && x <= 0.0) return;
     const double total = sum->high + x;
     /* An infinite total would turn the correction into NaN. */
     if (isfinite(total)) {
