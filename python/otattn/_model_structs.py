@@ -240,6 +240,7 @@ class TokenizerParts(ctypes.Structure):
         ("space_in_front", ctypes.c_int),
         ("space_once", ctypes.c_int),
         ("charsmap", Text),
+        ("space_behind", ctypes.c_int),
     )
 
 
