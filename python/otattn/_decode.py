@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import ctypes
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 
 from . import _structs as c
 from ._attention import known_arguments, prepare
+from ._aux import ArrayT
 from ._call import WHOLE, done, name_of, refused, run_kept, solve_of, wants_of
 from ._errors import check
 from ._job import Job
@@ -22,6 +23,12 @@ from ._template import columns_of
 _SET = ("query", "key", "value", "return_aux", "is_causal", "causal_align", "dropout_p", "dropout_seed")
 
 
+@overload
+def decode(
+    query: ArrayT, key: Any, value: Any, remaining: Any = None, **arguments: Any
+) -> tuple[ArrayT, Any]: ...
+@overload
+def decode(query: Any, key: Any, value: Any, remaining: Any = None, **arguments: Any) -> tuple[Any, Any]: ...
 def decode(query: Any, key: Any, value: Any, remaining: Any = None, **arguments: Any) -> tuple[Any, Any]:
     """`attention` of the last queries over all keys that a cache holds so far, without gradients.
 

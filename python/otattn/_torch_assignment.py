@@ -75,7 +75,8 @@ def _bottleneck_fake(cost: Tensor, maximize: bool, limit: float | None) -> list[
 
 def _same(name: str, counts: Tensor) -> int:
     """How many of something every matrix of a stack has."""
-    if torch._C._functorch.is_batchedtensor(counts):  # one torch.func.vmap inside of another
+    # One torch.func.vmap inside of another.
+    if torch._C._functorch.is_batchedtensor(counts):  # pyright: ignore[reportAttributeAccessIssue]
         raise NotImplementedError(
             f"how many {name} there are is not known under torch.func.vmap twice; {_STACK}"
         )

@@ -6,7 +6,7 @@ A compiled program calls the library itself (jax.ffi). Where this jax cannot, Py
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal, overload
 
 import jax
 import jax.numpy as jnp
@@ -14,7 +14,18 @@ import numpy as np
 
 from . import _jax_callback, _jax_ffi, _jax_normalize
 from ._attention import known_arguments, prepare
-from ._aux import EVERYTHING, NO_AUX, AuxOutput, AuxRequest, Potentials, RowStats, outputs_of, request_of
+from ._aux import (
+    EVERYTHING,
+    NO_AUX,
+    ArrayT,
+    AuxOutput,
+    AuxRequest,
+    Potentials,
+    Request,
+    RowStats,
+    outputs_of,
+    request_of,
+)
 from ._fold import Kind, fold_operands
 from ._jax_manual import alike
 from ._keywords import BY_NAME, NUMBER
@@ -36,6 +47,51 @@ _ARRAYS = OPERANDS[3 : PLACES["start_potential"] + 1]
 _FLOATS = ("float64", "float32", "bfloat16", "float16")
 
 
+@overload
+def attention(
+    query: ArrayT,
+    key: Any,
+    value: Any,
+    attn_mask: Any = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+    *,
+    method: str | Regulariser | Spec = "softmax",
+    return_aux: Literal[False] | None = None,
+    **arguments: Any,
+) -> ArrayT: ...
+@overload
+def attention(
+    query: ArrayT,
+    key: Any,
+    value: Any,
+    attn_mask: Any = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+    *,
+    method: str | Regulariser | Spec = "softmax",
+    return_aux: Request,
+    **arguments: Any,
+) -> tuple[ArrayT, AuxOutput]: ...
+@overload
+def attention(
+    query: Any,
+    key: Any,
+    value: Any,
+    attn_mask: Any = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+    *,
+    method: str | Regulariser | Spec = "softmax",
+    return_aux: Any = None,
+    **arguments: Any,
+) -> Any: ...
 def attention(
     query: Any,
     key: Any,
@@ -108,6 +164,39 @@ def attention(
     return _solved(spec, operands, seed, "out", folded.lead, return_aux)
 
 
+@overload
+def coupling(
+    scores: ArrayT,
+    attn_mask: Any = None,
+    is_causal: bool = False,
+    scale: float | None = None,
+    *,
+    method: str | Spec = "softmax",
+    return_aux: Literal[False] | None = None,
+    **arguments: Any,
+) -> ArrayT: ...
+@overload
+def coupling(
+    scores: ArrayT,
+    attn_mask: Any = None,
+    is_causal: bool = False,
+    scale: float | None = None,
+    *,
+    method: str | Spec = "softmax",
+    return_aux: Request,
+    **arguments: Any,
+) -> tuple[ArrayT, AuxOutput]: ...
+@overload
+def coupling(
+    scores: Any,
+    attn_mask: Any = None,
+    is_causal: bool = False,
+    scale: float | None = None,
+    *,
+    method: str | Spec = "softmax",
+    return_aux: Any = None,
+    **arguments: Any,
+) -> Any: ...
 def coupling(
     scores: Any,
     attn_mask: Any = None,

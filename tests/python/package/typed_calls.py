@@ -4,12 +4,21 @@ from __future__ import annotations
 
 from typing import Any, assert_type
 
+import jax
 import numpy as np
 import otattn
+import otattn.jax
 import torch
 from numpy.typing import NDArray
 
 own = otattn.Regulariser(lambda x: max(x, 0.0), lambda x: float(x > 0.0))
+
+
+def arrays_of_jax(x: jax.Array) -> None:
+    assert_type(otattn.jax.attention(x, x, x, method="ceta"), jax.Array)
+    assert_type(otattn.jax.attention(x, x, x, return_aux="lse"), tuple[jax.Array, otattn.AuxOutput])
+    assert_type(otattn.jax.coupling(x), jax.Array)
+    assert_type(otattn.jax.coupling(x, return_aux=True), tuple[jax.Array, otattn.AuxOutput])
 
 
 def arrays(x: NDArray[np.float64], mask: NDArray[np.bool_]) -> None:
@@ -22,6 +31,7 @@ def arrays(x: NDArray[np.float64], mask: NDArray[np.bool_]) -> None:
     assert_type(otattn.coupling(x, return_aux="receiver"), tuple[NDArray[np.float64], otattn.AuxOutput])
     assert_type(otattn.coupling(x, return_aux=("lse",)), tuple[NDArray[np.float64], otattn.AuxOutput])
     assert_type(otattn.coupling([[1.0, 2.0]]), Any)
+    assert_type(otattn.decode(x, x, x)[0], NDArray[np.float64])
     assert_type(otattn.sinkhorn_normalize(x), NDArray[np.float64])
     maps = otattn.activations
     assert_type(maps.softmax(x), NDArray[np.float64])
