@@ -26,32 +26,57 @@ static bool any_moves(const double *moved, int64_t count) {
     return false;
 }
 
+/* Queries at work, a line of scores, or of dP, each, in the memory of the chunk sums, which is free by now. */
+typedef struct query_batch {
+    ota_tangent_job *job;
+    ota_limit_batch at;
+} query_batch;
+
+static query_batch batch_of(ota_tangent_job *job) {
+    const ota_backward_space *space = job->base.space;
+    const ota_tangent_limits *limits = &job->space->limits;
+    return (query_batch){.job = job,
+                         .at = {.job = &job->base,
+                                .pairs = {.lane = space->lane, .scores = space->chunks.right},
+                                .keys = {limits->top, limits->total, job->space->workers->line}}};
+}
+
+static void load_query(void *context, int64_t index, int worker) {
+    const query_batch *batch = context;
+    ota_tangent_job *job = batch->job;
+    ota_tangent_worker *w = &job->space->workers[worker];
+    const int64_t i = batch->at.queries[index];
+    ota_tangents_scores(job, w, i, 1);
+    (void)ota_tangents_solve(job, w, 0, i);
+    memcpy(batch->at.pairs.scores + index * batch->at.pairs.lane, w->scores,
+           (size_t)job->base.resolved->keys * sizeof *w->scores);
+}
+
 /* Tops and sums of the weights of the keys that grow, by all queries with mass. */
 static void find_key_weights(ota_tangent_job *job) {
     ota_backward_job *base = &job->base;
     const ota_resolved *r = base->resolved;
     ota_tangent_limits *at = &job->space->limits;
-    ota_tangent_worker *w = job->space->workers;
-    double *unused = w->line;
-    const ota_limit_sums keys = {at->top, at->total, unused};
+    query_batch batch = batch_of(job);
     for (int64_t j = 0; j < r->keys; j++) {
         at->top[j] = -INFINITY;
         at->total[j] = 0.0;
     }
     ota_watch watch = ota_watch_of(&r->settings);
-    for (int64_t i = 0; i < r->queries && !ota_watch_ends(&watch, ota_row_work(r)); i++) {
-        if (ota_mass_is_none(r, base, true, i)) continue;
-        ota_tangents_scores(job, w, i, 1);
-        (void)ota_tangents_solve(job, w, 0, i);
-        memset(unused, 0, (size_t)r->keys * sizeof *unused);
-        for (int64_t j = 0; j < r->keys; j++) {
-            if (at->of_key[j] < 0.0 || at->of_key[j] > 0.0)
-                ota_limit_add(&base->parameters, &keys, j,
-                              ota_limit_level(base, i, j, w->scores[j], base->space->f[i]), 0.0);
+    for (int64_t i = 0; i < r->queries;) {
+        int64_t count = 0;
+        for (; i < r->queries && count < OTA_ADJOINT_CHUNKS; i++) {
+            if (!ota_mass_is_none(r, base, true, i)) batch.at.queries[count++] = i;
         }
+        if (ota_watch_ends(&watch, count * ota_row_work(r))) break;
+        ota_parallel(base->pool, count, load_query, &batch);
+        batch.at.pairs.count = count;
+        /* The worker's line was its scratch until now. */
+        memset(batch.at.keys.sum, 0, (size_t)r->keys * sizeof(double));
+        ota_limit_add_batch(&batch.at);
     }
-    memset(unused, 0, (size_t)r->keys * sizeof *unused);
-    ota_limit_share(base, &keys, w->change);
+    memset(batch.at.keys.sum, 0, (size_t)r->keys * sizeof(double));
+    ota_limit_share(base, &batch.at.keys, job->space->workers->change);
     for (int64_t j = 0; j < r->keys; j++)
         at->of_key[j] *= at->total[j] > 0.0 ? ota_limit_bound(base, false, at->top[j]) : 0.0;
 }
@@ -91,23 +116,41 @@ static bool follow_query(const ota_tangent_job *job, int64_t query, const double
     return false;
 }
 
+/* What a query takes of the keys' sums into its line, or what keys that grow take of its own. */
+static void sum_query(void *context, int64_t index, int worker) {
+    const query_batch *batch = context;
+    ota_tangent_job *job = batch->job;
+    ota_tangent_worker *w = &job->space->workers[worker];
+    const int64_t i = batch->at.queries[index], m = job->base.resolved->keys;
+    double *line = batch->at.pairs.scores + index * batch->at.pairs.lane;
+    ota_tangents_scores(job, w, i, 1);
+    (void)ota_tangents_solve(job, w, 0, i);
+    memset(line, 0, (size_t)m * sizeof *line);
+    if (follow_query(job, i, w->scores, w->line, line)) return;
+    for (int64_t j = 0; j < m; j++) job->space->limits.by_keys[i] += line[j];
+}
+
 void ota_tangents_find_limits(ota_tangent_job *job) {
     ota_backward_job *base = &job->base;
     const ota_resolved *r = base->resolved;
     ota_tangent_limits *at = &job->space->limits;
-    ota_tangent_worker *w = job->space->workers;
+    query_batch batch = batch_of(job);
     const bool keys = any_moves(at->of_key, r->keys), queries = any_moves(at->of_query, r->queries);
     if (keys) find_key_weights(job);
     ota_watch watch = ota_watch_of(&r->settings);
-    for (int64_t i = 0; i < r->queries && (keys || queries); i++) {
-        if (!keys && !(at->of_query[i] < 0.0 || at->of_query[i] > 0.0)) continue;
-        if (ota_watch_ends(&watch, ota_row_work(r))) break;
-        ota_tangents_scores(job, w, i, 1);
-        (void)ota_tangents_solve(job, w, 0, i);
-        memset(w->change, 0, (size_t)r->keys * sizeof *w->change);
-        const bool grows = follow_query(job, i, w->scores, w->line, w->change);
-        for (int64_t j = 0; j < r->keys; j++)
-            (grows ? at->by_queries + j : at->by_keys + i)[0] += w->change[j];
+    for (int64_t i = 0; i < r->queries && (keys || queries);) {
+        int64_t count = 0;
+        for (; i < r->queries && count < OTA_ADJOINT_CHUNKS; i++) {
+            if (keys || at->of_query[i] < 0.0 || at->of_query[i] > 0.0)
+                batch.at.queries[count++] = i;
+        }
+        if (ota_watch_ends(&watch, count * ota_row_work(r))) break;
+        ota_parallel(base->pool, count, sum_query, &batch);
+        for (int64_t k = 0; k < count; k++) {
+            const double *line = batch.at.pairs.scores + k * batch.at.pairs.lane;
+            if (!ota_mass_grows(base, true, batch.at.queries[k])) continue;
+            for (int64_t j = 0; j < r->keys; j++) at->by_queries[j] += line[j];
+        }
     }
     /* Whether rows of another process grow none knows. */
     if (ota_array_present(&job->tangents->row_mass))

@@ -142,6 +142,30 @@ void ota_limit_add(const ota_row_parameters *rule, const ota_limit_sums *keys, i
     keys->sum[key] += weight * number;
 }
 
+static void add_to_keys(void *context, int64_t chunk, int worker) {
+    const ota_limit_batch *batch = context;
+    const ota_backward_job *job = batch->job;
+    const ota_backward_space *space = job->space;
+    (void)worker;
+    int64_t first, last;
+    ota_adjoint_rows(job->resolved->keys, chunk, &first, &last);
+    for (int64_t j = first; j < last; j++) {
+        if (!ota_mass_grows(job, false, j)) continue;
+        for (int64_t k = 0; k < batch->pairs.count; k++) {
+            const int64_t i = batch->queries[k], at = k * batch->pairs.lane + j;
+            if (ota_mass_is_none(job->resolved, job, true, i)) continue;
+            ota_limit_add(&job->parameters, &batch->keys, j,
+                          ota_limit_level(job, i, j, batch->pairs.scores[at], space->f[i]),
+                          batch->pairs.upstream != NULL ? batch->pairs.upstream[at] - space->a[i]
+                                                        : 0.0);
+        }
+    }
+}
+
+void ota_limit_add_batch(ota_limit_batch *batch) {
+    ota_parallel(batch->job->pool, OTA_ADJOINT_CHUNKS, add_to_keys, batch);
+}
+
 void ota_limit_share(const ota_backward_job *job, const ota_limit_sums *keys, double *line) {
     const ota_settings *settings = &job->resolved->settings;
     const int64_t m = job->resolved->keys;
@@ -160,19 +184,11 @@ void ota_limit_share(const ota_backward_job *job, const ota_limit_sums *keys, do
 
 /* ---- backward ------------------------------------------------------------------------------------ */
 
-/* A batch of queries with lines of their own, in the memory of the chunk sums, which nobody needs by now. */
-typedef struct limit_batch {
-    ota_backward_job *job;
-    int64_t queries[OTA_ADJOINT_CHUNKS];
-    ota_pair_lines pairs;
-    double *p;
-    ota_limit_sums keys;
-} limit_batch;
-
-static limit_batch batch_of(ota_backward_job *job) {
+/* In the memory of the chunk sums, which nobody needs by now. */
+static ota_limit_batch batch_of(ota_backward_job *job) {
     const ota_chunk_sums *chunks = &job->space->chunks;
     const int64_t lane = job->space->lane;
-    return (limit_batch){
+    return (ota_limit_batch){
         .job = job,
         .pairs = {.lane = lane, .scores = chunks->right, .upstream = chunks->right_terms},
         .p = chunks->plan,
@@ -180,7 +196,7 @@ static limit_batch batch_of(ota_backward_job *job) {
 }
 
 /* The next queries from *at on that grow, or that keys which do are shared out by. */
-static void load_batch(limit_batch *batch, int64_t *at, bool growing_alone) {
+static void load_batch(ota_limit_batch *batch, int64_t *at, bool growing_alone) {
     ota_backward_job *job = batch->job;
     const ota_resolved *r = job->resolved;
     const bool others = job->limits.keys && !growing_alone;
@@ -195,28 +211,8 @@ static void load_batch(limit_batch *batch, int64_t *at, bool growing_alone) {
     job->plan->backend->gradient->load_pairs(job, &batch->pairs);
 }
 
-/* Keys that grow, over the batch in order. */
-static void add_to_keys(void *context, int64_t chunk, int worker) {
-    const limit_batch *batch = context;
-    const ota_backward_job *job = batch->job;
-    const ota_backward_space *space = job->space;
-    (void)worker;
-    int64_t first, last;
-    ota_adjoint_rows(job->resolved->keys, chunk, &first, &last);
-    for (int64_t j = first; j < last; j++) {
-        if (!ota_mass_grows(job, false, j)) continue;
-        for (int64_t k = 0; k < batch->pairs.count; k++) {
-            const int64_t i = batch->queries[k], at = k * batch->pairs.lane + j;
-            if (ota_mass_is_none(job->resolved, job, true, i)) continue;
-            ota_limit_add(&job->parameters, &batch->keys, j,
-                          ota_limit_level(job, i, j, batch->pairs.scores[at], space->f[i]),
-                          batch->pairs.upstream[at] - space->a[i]);
-        }
-    }
-}
-
 /* a of query k of the batch; false: nothing can take its mass. */
-static bool limit_query(const limit_batch *batch, int64_t k, double *a) {
+static bool limit_query(const ota_limit_batch *batch, int64_t k, double *a) {
     const ota_backward_job *job = batch->job;
     const double *s = batch->pairs.scores + k * batch->pairs.lane,
                  *u = batch->pairs.upstream + k * batch->pairs.lane;
@@ -233,7 +229,7 @@ void ota_backward_limits(ota_backward_job *job, double *row_sum) {
     const ota_resolved *r = job->resolved;
     ota_backward_space *space = job->space;
     const bool transposed = job->plan->strategy.transposed;
-    limit_batch batch = batch_of(job);
+    ota_limit_batch batch = batch_of(job);
     const ota_limit_sums *keys = &batch.keys;
     if (!job->limits.queries && !job->limits.keys) return;
     for (int64_t j = 0; j < r->keys; j++) {
@@ -249,7 +245,7 @@ void ota_backward_limits(ota_backward_job *job, double *row_sum) {
             if (!ota_mass_grows(job, true, query)) continue;
             if (limit_query(&batch, k, &space->a[query]) && !transposed) row_sum[query] = DBL_MIN;
         }
-        if (job->limits.keys) ota_parallel(job->pool, OTA_ADJOINT_CHUNKS, add_to_keys, &batch);
+        if (job->limits.keys) ota_limit_add_batch(&batch);
     }
     if (job->limits.keys) ota_limit_share(job, keys, batch.p);
     for (int64_t j = 0; j < r->keys; j++) {
@@ -262,7 +258,7 @@ void ota_backward_limits(ota_backward_job *job, double *row_sum) {
 void ota_backward_free_limits(ota_backward_job *job) {
     const ota_resolved *r = job->resolved;
     double *to = job->space->sums.row_mass + (job->batch * r->heads + job->head) * r->queries;
-    limit_batch batch = batch_of(job);
+    ota_limit_batch batch = batch_of(job);
     if (job->mode != OTA_BACKWARD_FREE || !job->limits.queries) return;
     ota_watch watch = ota_watch_of(&r->settings);
     for (int64_t i = 0; i < r->queries;) {

@@ -41,6 +41,16 @@ double ota_limit_level(const ota_backward_job *job, int64_t query, int64_t key, 
 /* One more query, at x of a key, or key at x of a query, with its number. */
 void ota_limit_add(const ota_row_parameters *rule, const ota_limit_sums *keys, int64_t key,
                    double x, double number);
+/* Some queries with lines of their own, each a sum's term of every key that grows: the number is U - a, or 0 without U. */
+typedef struct ota_limit_batch {
+    ota_backward_job *job;
+    int64_t queries[OTA_ADJOINT_CHUNKS];
+    ota_pair_lines pairs;
+    double *p; /* [keys] */
+    ota_limit_sums keys;
+} ota_limit_batch;
+/* Its queries with mass, in order; by all threads, each with keys of its own. */
+void ota_limit_add_batch(ota_limit_batch *batch);
 /* The same of the queries of all processes; with a line of scratch. */
 void ota_limit_share(const ota_backward_job *job, const ota_limit_sums *keys, double *line);
 /* 1, or the share of the upper bound that the lower one is where a key, or query, of this top would have no weight at 0. */
