@@ -15,6 +15,7 @@ from __future__ import annotations
 import html.parser
 import importlib
 import inspect
+import itertools
 import json
 import os
 import re
@@ -329,10 +330,53 @@ def package() -> dict[str, list[str]]:
     return {name: public_names(importlib.import_module(name)) for name in names}
 
 
+def described(value: type, section: str) -> list[str]:
+    """The names that a section of a class's text describes."""
+    text = inspect.getdoc(value) or ""
+    found = re.search(rf"^{section}\n-+\n(.*?)(?=^\S[^\n]*\n-+$|\Z)", text, re.MULTILINE | re.DOTALL)
+    lines = re.findall(r"^(\w+(?:, \w+)*)(?= :|$)", found[1], re.MULTILINE) if found else []
+    return [name for line in lines for name in line.split(", ")]
+
+
+def fields_of(value: type) -> list[str]:
+    """The fields that a class's own text describes; of a dataclass those are what it is made of, too."""
+    made_of = getattr(value, "__dataclass_fields__", {})
+    return described(value, "Attributes") + [x for x in described(value, "Parameters") if x in made_of]
+
+
+# Sections whose lines at the margin are names.
+LISTS = {"Parameters": r"\*{0,2}\w+(, \*{0,2}\w+)*( : .*)?", "Raises": r"[\w.]+(, [\w.]+)*"}
+LISTS["Attributes"] = LISTS["Parameters"]
+
+
+def loose_lines(text: str) -> list[str]:
+    """Lines of a docstring that stand among names and are none: pages would show them as such."""
+    lines, section, found = [*text.splitlines(), ""], "", []
+    for line, following in itertools.pairwise(lines):
+        if line and re.fullmatch("-{3,}", following):
+            section = line
+        elif section in LISTS and re.match(r"[^ -]", line) and not re.fullmatch(LISTS[section], line):
+            found.append(line)
+    return found
+
+
+def texts(module: str, name: str) -> dict[str, str]:
+    """The docstrings of a public name and, of a class, of its public methods."""
+    value = getattr(importlib.import_module(module), name)
+    members = {name: value}
+    if inspect.isclass(value):
+        members |= {f"{name}.{key}": x for key, x in vars(value).items() if not key.startswith("_")}
+    return {
+        key: inspect.getdoc(x) or "" for key, x in members.items() if callable(x) or isinstance(x, property)
+    }
+
+
 def entry(module: str, name: str) -> str:
     value = getattr(importlib.import_module(module), name)
     if inspect.isclass(value):
-        return f".. autoclass:: {module}.{name}\n   :members:\n   :undoc-members:\n\n"
+        text = f".. autoclass:: {module}.{name}\n   :members:\n   :undoc-members:\n"
+        fields = fields_of(value)
+        return text + (f"   :exclude-members: {', '.join(fields)}\n\n" if fields else "\n")
     kind = "autofunction" if callable(value) else "autodata"
     return f".. {kind}:: {module}.{name}\n\n"
 
@@ -416,6 +460,31 @@ def missing_names(site: Path) -> list[str]:
     return [f"{name} has no page" for name in sorted(wanted - documented(site))]
 
 
+def loose_texts() -> list[str]:
+    return [
+        f"{module}.{name}: '{line}' stands among names; give it a section"
+        for module, names in package().items()
+        for public in names
+        for name, text in texts(module, public).items()
+        for line in loose_lines(text)
+    ]
+
+
+def described_twice(site: Path) -> list[str]:
+    """Members of classes of the package that the class's own list of fields has, too."""
+    found = []
+    for page in sorted((site / "python").rglob("*.html")):
+        for part in page.read_text(encoding="utf-8").split('<dl class="py class">')[1:]:
+            lists = re.findall(r"Variables<span.*?</dd>", part, re.DOTALL)
+            fields = set(
+                re.findall(r"<li><p><strong>(\w+)</strong>|<p><strong>(\w+)</strong>", "".join(lists))
+            )
+            for name in re.findall(r'<dt class="sig sig-object py" id="[\w.]+\.(\w+)"', part)[1:]:
+                if any(name in pair for pair in fields):
+                    found.append(f"{page.relative_to(site)} describes {name} twice")
+    return found
+
+
 SOUND = {
     "index.html": '<h1 id="top"></h1><a href="c/one.html#call"></a><a href="#top"></a><a href="https://x.org"></a>',
     "c/one.html": '<dt id="call"></dt><img src="../index.html"><link href="../index.html">',
@@ -447,7 +516,7 @@ def main() -> int:
     built = subprocess.run([*command, "-c", SETTINGS, "-b", "html", sources, site], check=False)
     if built.returncode != 0:
         return 1
-    defects = [*wrong_links(site), *missing_names(site)]
+    defects = [*wrong_links(site), *missing_names(site), *described_twice(site), *loose_texts()]
     print("\n".join(defects) if defects else f"site: {len(list(site.rglob('*.html')))} pages in {site}")
     return 1 if defects else 0
 

@@ -86,13 +86,13 @@ def coupling(
 ) -> Any:
     """The weights P of a matrix of scores, by any transport method.
 
+    Parameters beside `scores` are those of `attention`.
+
     Parameters
     ----------
     scores : array, shape (..., rows, columns)
         f64, f32, bf16 or f16. `scale` multiplies it (default 1), `temperature` divides it; with `cost` it is
         minimised.
-
-    The other parameters are those of `attention`.
 
     Returns
     -------

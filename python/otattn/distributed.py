@@ -88,6 +88,8 @@ def attention(
     RuntimeError
         Where the process group failed.
 
+    Notes
+    -----
     Source: the identity of docs/development/architecture.md; requirement DER-26.
     """
     if keywords.get("return_aux"):

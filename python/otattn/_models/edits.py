@@ -44,6 +44,8 @@ class Edit:
         f32; its sizes are those of the places in the order of the point's shape, aligned from the right,
         or 1.
 
+    Notes
+    -----
     A capture of the point shows it changed. Weights that are edited are mixed with the values as they then
     are; hook_receiver, which nothing reads again, is refused.
 

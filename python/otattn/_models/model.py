@@ -183,13 +183,15 @@ class Model:
         cache of the hub (HF_HUB_CACHE, HF_HOME, XDG_CACHE_HOME or HOME say where that is). Nothing is
         downloaded.
 
-    Weights stay in the memory-mapped file; arithmetic is f32. A model may be used by several threads.
-    `close`, or the end of a with block, frees it.
-
     Raises
     ------
     ValueError, OSError
         With one sentence, where the file is no model that can be run.
+
+    Notes
+    -----
+    Weights stay in the memory-mapped file; arithmetic is f32. A model may be used by several threads.
+    `close`, or the end of a with block, frees it.
 
     Examples
     --------
