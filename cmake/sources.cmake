@@ -194,10 +194,10 @@ set(OTATTN_LIBRARY_SOURCES
     src/solvers/matching/assignment_dense.c
     src/solvers/matching/assignment_sparse.c
     src/solvers/matching/augmenting_paths.c
-    src/solvers/matching/capped_transport.c
     src/solvers/matching/hard.c
     src/solvers/matching/transport.c
     src/solvers/matching/transport_bids.c
+    src/solvers/matching/transport_caps.c
     src/solvers/matching/transport_exact.c
     src/solvers/matching/transport_forest.c
     src/solvers/matching/transport_paths.c
@@ -673,6 +673,7 @@ set(OTATTN_TEST_SOURCES
     tests/solvers/test_feasible.c
     tests/solvers/test_lead.c
     tests/solvers/test_matching.c
+    tests/solvers/test_pair_caps.c
     tests/solvers/test_passes.c
     tests/solvers/test_rounds.c
     tests/solvers/test_rows.c

@@ -98,7 +98,7 @@ static void transport_layout(as_transport *t, ota_arena *arena, int64_t n, int64
     t->ones = ota_arena_take(arena, (size_t)m, sizeof(double));
     t->f = ota_arena_take(arena, (size_t)n, sizeof(double));
     t->g = ota_arena_take(arena, (size_t)m, sizeof(double));
-    const size_t bytes = ota_transport_workspace(n, m, false);
+    const size_t bytes = ota_transport_workspace(n, m, OTA_TRANSPORT_PLAIN);
     if (bytes == SIZE_MAX) arena->overflowed = true;
     t->work = ota_arena_take(arena, bytes == SIZE_MAX ? 0 : bytes, 1);
 }

@@ -15,7 +15,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "matching/capped_transport.h"
+#include "matching/combinatorial.h"
 
 /* Ranges in units of t up to which the linear domain keeps every entry [TOT-105]. */
 static const double linear_range[2] = {600.0, 80.0};
@@ -55,7 +55,8 @@ void ota_coupled_layout(ota_coupled *state, ota_arena *arena, bool prune, unsign
         state->search = ota_arena_take(arena, ota_feasible_workspace(rows, columns + 1), 1);
     }
     if ((needs & OTA_NEEDS_FLOW) != 0 && pairs <= (size_t)OTA_FLOW_PAIRS)
-        state->flow = ota_arena_take(arena, ota_capped_transport_workspace(rows, columns), 1);
+        state->flow =
+            ota_arena_take(arena, ota_transport_workspace(rows, columns, OTA_TRANSPORT_CAPS), 1);
     if ((needs & OTA_NEEDS_HISTORY) != 0) {
         state->history =
             ota_arena_take(arena, times(OTA_ANDERSON_VECTORS, state->pass.padded_columns), number);
@@ -340,25 +341,24 @@ static ota_status caps_allow_a_plan(ota_coupled *state) {
     if (state->flow == NULL ||
         (!ota_rule_is(rule, OTA_RULE_BALANCED) && !ota_rule_is(rule, OTA_RULE_CAPACITY)))
         return OTA_OK;
-    ota_capped_transport problem = {.n = state->pass.rows,
-                                    .m = state->pass.columns,
-                                    .scores = state->pass.scores,
-                                    .stride = state->pass.stride,
-                                    .narrow = state->pass.narrow,
-                                    .flat = true,
-                                    .mu = head->mu,
-                                    .nu = state->pass.target,
-                                    .exact = ota_rule_is(rule, OTA_RULE_BALANCED),
-                                    .floor = head->column.floor,
-                                    .sink = head->row.sink > -INFINITY ? 0.0 : -INFINITY,
-                                    .tolerance = head->row.mass_tolerance,
-                                    .caps = &head->row.caps,
-                                    .watch = ota_watch_of(head->settings),
-                                    .plan = state->weights,
-                                    .plan_stride = state->pass.stride,
-                                    .f = head->f,
-                                    .g = head->g};
-    const ota_status found = ota_capped_transport_solve(&problem, state->flow);
+    ota_transport problem = {.n = state->pass.rows,
+                             .m = state->pass.columns,
+                             .scores = state->pass.scores,
+                             .stride = state->pass.stride,
+                             .narrow = state->pass.narrow,
+                             .flat = true,
+                             .mu = head->mu,
+                             .nu = state->pass.target,
+                             .capped = !ota_rule_is(rule, OTA_RULE_BALANCED),
+                             .floor = head->column.floor,
+                             .sink = head->row.sink > -INFINITY ? 0.0 : -INFINITY,
+                             .tolerance = head->row.mass_tolerance,
+                             .caps = &head->row.caps,
+                             .costs = head->host.algebra->costs[0],
+                             .watch = ota_watch_of(head->settings),
+                             .f = head->f,
+                             .g = head->g};
+    const ota_status found = ota_transport_solve(&problem, state->flow);
     if (found == OTA_CANCELLED || found == OTA_TIMEOUT) return found;
     if (found != OTA_INFEASIBLE) return OTA_OK;
     (void)ota_snprintf(head->found.sentence, sizeof head->found.sentence,

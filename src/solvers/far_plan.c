@@ -1,11 +1,10 @@
 /* Plans without entropy of scores that lie far apart, whose potentials say which pairs carry mass that has no other place
- * (far_scores.c): within entry caps by shortest augmenting paths, otherwise by the transportation simplex.
+ * (far_scores.c): by shortest augmenting paths and, without entry caps, the transportation simplex.
  *
  * Rows on many processes: every process gathers the scores of all rows, solves the same problem and keeps its own rows'
  * potentials. */
 #include "coupled.h"
 
-#include "matching/capped_transport.h"
 #include "matching/combinatorial.h"
 
 /* The rows of all processes. */
@@ -17,7 +16,6 @@ typedef struct whole {
 } whole;
 
 typedef struct memory {
-    double *plan;          /* [rows][columns], where entries have caps */
     double *scores, *caps; /* [rows][columns] of all processes */
     double *mu, *f;        /* [rows] of all processes */
     double *counts;        /* [ranks] rows of each */
@@ -28,7 +26,6 @@ static void lay_out(memory *m, ota_arena *arena, const whole *of) {
     size_t pairs = 0;
     const size_t rows = (size_t)of->rows, number = sizeof(double);
     if (!ota_size_mul(rows, (size_t)of->columns, &pairs)) arena->overflowed = true;
-    if (of->capped) m->plan = ota_arena_take(arena, pairs, number);
     if (of->ranks > 1) {
         m->scores = ota_arena_take(arena, pairs, number);
         if (of->caps_of_rows) m->caps = ota_arena_take(arena, pairs, number);
@@ -36,8 +33,8 @@ static void lay_out(memory *m, ota_arena *arena, const whole *of) {
         m->f = ota_arena_take(arena, rows, number);
         m->counts = ota_arena_take(arena, (size_t)of->ranks, number);
     }
-    const size_t search = of->capped ? ota_capped_transport_workspace(of->rows, of->columns)
-                                     : ota_transport_workspace(of->rows, of->columns, of->floor);
+    const size_t search = ota_transport_workspace(of->rows, of->columns,
+                                                  ota_transport_kind_of(of->capped, of->floor));
     if (search == SIZE_MAX)
         arena->overflowed = true;
     else
@@ -133,30 +130,6 @@ typedef struct solved_rows {
     double *f;
 } solved_rows;
 
-static ota_status solve_capped(ota_head *head, const memory *m, const whole *of,
-                               const solved_rows *rows) {
-    const ota_array caps = ota_array_of(m->caps, OTA_F64, 1, 1, of->rows, of->columns);
-    const ota_entry_caps gathered = {.cap = INFINITY, .array = &caps};
-    ota_capped_transport problem = {.n = of->rows,
-                                    .m = of->columns,
-                                    .scores = rows->scores,
-                                    .stride = rows->stride,
-                                    .narrow = rows->narrow,
-                                    .mu = rows->mu,
-                                    .nu = head->nu,
-                                    .exact = !ota_rule_is(ota_head_rule(head), OTA_RULE_CAPACITY),
-                                    .floor = head->column.floor,
-                                    .sink = head->row.sink,
-                                    .tolerance = head->row.mass_tolerance,
-                                    .caps = m->caps != NULL ? &gathered : &head->row.caps,
-                                    .watch = ota_watch_of(head->settings),
-                                    .plan = m->plan,
-                                    .plan_stride = of->columns,
-                                    .f = rows->f,
-                                    .g = head->g};
-    return ota_capped_transport_solve(&problem, m->search);
-}
-
 static ota_status solve(ota_head *head, const memory *m, const whole *of) {
     const bool shared = of->ranks > 1;
     const solved_rows rows = {.scores = shared ? m->scores : head->scores.data,
@@ -164,7 +137,9 @@ static ota_status solve(ota_head *head, const memory *m, const whole *of) {
                               .narrow = !shared && head->scores.narrow,
                               .mu = shared ? m->mu : head->mu,
                               .f = shared ? m->f : head->f};
-    if (of->capped) return solve_capped(head, m, of, &rows);
+    const ota_array array = ota_array_of(m->caps, OTA_F64, 1, 1, of->rows, of->columns);
+    const ota_entry_caps gathered = {.cap = INFINITY, .array = &array};
+    const ota_entry_caps *caps = m->caps != NULL ? &gathered : &head->row.caps;
     ota_transport problem = {.n = of->rows,
                              .m = of->columns,
                              .scores = rows.scores,
@@ -174,6 +149,7 @@ static ota_status solve(ota_head *head, const memory *m, const whole *of) {
                              .nu = head->nu,
                              .capped = ota_rule_is(ota_head_rule(head), OTA_RULE_CAPACITY),
                              .floor = head->column.floor,
+                             .caps = of->capped ? caps : NULL,
                              .sink = head->row.sink,
                              .tolerance = head->row.mass_tolerance,
                              .costs = head->host.algebra->costs[0],

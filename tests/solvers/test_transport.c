@@ -275,9 +275,9 @@ static void transport_edges(void **state) {
     assert_true(fabs(c->plan[2] - 0.2) < 1e-15 && fabs(c->plan[1] - 0.4) < 1e-15);
     c->mu[0] = 1.3;
     assert_int_equal(ship(c), OTA_INFEASIBLE);
-    assert_true(ota_transport_workspace(INT32_MAX, 1, false) == SIZE_MAX);
-    assert_true(ota_transport_workspace(INT32_MAX / 8 - 2, 1, false) < SIZE_MAX);
-    assert_true(ota_transport_workspace(INT32_MAX / 8 - 1, 1, false) == SIZE_MAX);
+    assert_true(ota_transport_workspace(INT32_MAX, 1, OTA_TRANSPORT_PLAIN) == SIZE_MAX);
+    assert_true(ota_transport_workspace(INT32_MAX / 8 - 2, 1, OTA_TRANSPORT_PLAIN) < SIZE_MAX);
+    assert_true(ota_transport_workspace(INT32_MAX / 8 - 1, 1, OTA_TRANSPORT_PLAIN) == SIZE_MAX);
     free(c);
 }
 
@@ -290,7 +290,7 @@ static void cancelling_is_heard(void **state) {
     for (int k = 0; k < SIZE; k++) mu[k] = 1.0;
     ota_transport problem = transport_of(SIZE, SIZE, scores, mu, mu, plan, f, g);
     problem.watch.interrupted = always_cancelled;
-    void *work = work_of(ota_transport_workspace(SIZE, SIZE, false));
+    void *work = work_of(ota_transport_workspace(SIZE, SIZE, OTA_TRANSPORT_PLAIN));
     assert_int_equal(ota_transport_solve(&problem, work), OTA_CANCELLED);
     free(work);
 }
@@ -324,7 +324,7 @@ static void bids_for_popular_columns(void **state) {
     problem.capped = true;
     problem.floor = 1.0 / 3.0;
     problem.watch.interrupted = cancelled_later;
-    void *work = work_of(ota_transport_workspace(N, M, true));
+    void *work = work_of(ota_transport_workspace(N, M, OTA_TRANSPORT_FLOOR));
     questions = 0;
     questions_left = INT64_MAX;
     assert_int_equal(ota_transport_solve(&problem, work), OTA_OK);

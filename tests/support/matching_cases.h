@@ -197,7 +197,7 @@ typedef struct transport_case {
 } transport_case;
 
 static inline ota_status ship(transport_case *c) {
-    void *work = work_of(ota_transport_workspace(c->n, c->m, false));
+    void *work = work_of(ota_transport_workspace(c->n, c->m, OTA_TRANSPORT_PLAIN));
     ota_transport problem = transport_of(c->n, c->m, c->scores, c->mu, c->nu, c->plan, c->f, c->g);
     problem.capped = c->capped;
     problem.sink = c->sink;

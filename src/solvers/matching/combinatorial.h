@@ -10,7 +10,8 @@
  *
  *     assignment   -(sum f + sum g);  n < m: g <= 0, and 0 where unmatched;  n > m: the same of f
  *     transport    -(sum mu f + sum nu g);  capped: g <= 0, and 0 where capacity is left; with a floor g > 0
- *                  where the least sum binds, which then stands for nu
+ *                  where the least sum binds, which then stands for nu; with caps of pairs, where
+ *                  S_ij + f_i + g_j > 0 needs P_ij = cap_ij, and sum cap max(0, S + f + g) more
  *
  * Ties are nonfinite by the order of the operations alone: any optimum, the same on all machines with
  * IEEE arithmetic. Nothing here allocates; workspaces are 64-byte aligned and belong to the caller.
@@ -32,6 +33,7 @@
 #include "base/integers.h"
 #include "otattn.h"
 #include "problem/feasible.h"
+#include "problem/problem.h"
 
 typedef struct ota_assignment {
     int64_t n, m;
@@ -63,7 +65,9 @@ typedef struct ota_transport {
     const double *mu; /* [n] >= 0 */
     const double *nu; /* [m] >= 0; +inf allowed when capped */
     bool capped;
-    double floor;     /* least sum of a capped column, in units of nu, which is finite; 0: none */
+    double floor; /* least sum of a capped column, in units of nu, which is finite; 0: none */
+    const ota_entry_caps *caps; /* of pairs; NULL: none */
+    bool flat;                  /* scores that are not -inf count as 0: is there any plan? */
     double sink;      /* score of one more column that takes what the others leave (exact: the
                              rest of mu; capped: anything), -inf = none. Its potential is 0. */
     double tolerance; /* relative difference of masses that counts as equal; 0: rounding alone */
@@ -77,8 +81,19 @@ typedef struct ota_transport {
     int64_t pivots;      /* out: how many the simplex took after that */
 } ota_transport;
 
-/* Bytes for ota_transport_solve, with a floor or without; SIZE_MAX on overflow. */
-size_t ota_transport_workspace(int64_t n, int64_t m, bool floor);
+/* What a problem has that takes memory: nothing, a least sum of columns, caps of pairs (and a least sum, or none). */
+typedef enum ota_transport_kind {
+    OTA_TRANSPORT_PLAIN,
+    OTA_TRANSPORT_FLOOR,
+    OTA_TRANSPORT_CAPS
+} ota_transport_kind;
+
+static inline ota_transport_kind ota_transport_kind_of(bool caps, bool floor) {
+    return caps ? OTA_TRANSPORT_CAPS : floor ? OTA_TRANSPORT_FLOOR : OTA_TRANSPORT_PLAIN;
+}
+
+/* Bytes for ota_transport_solve; SIZE_MAX on overflow. */
+size_t ota_transport_workspace(int64_t n, int64_t m, ota_transport_kind kind);
 /* OTA_OK, OTA_INFEASIBLE, OTA_EINVAL (masses), OTA_NONFINITE (a NaN or +inf score) or what the watch
  * said; the outputs count only under OTA_OK. */
 ota_status ota_transport_solve(ota_transport *problem, void *workspace);

@@ -7,7 +7,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "capped_transport.h"
 #include "combinatorial.h"
 #include "solvers/solver.h"
 
@@ -22,10 +21,10 @@ static const char *not_hard(const ota_resolved *r) {
 }
 
 static size_t transport_workspace(const ota_head_shape *shape) {
-    if (ota_has_entry_caps(&shape->resolved->problem))
-        return ota_capped_transport_workspace(shape->rows, shape->columns);
-    const bool floor = ota_column_parameters_of(&shape->resolved->problem).floor > 0.0;
-    return ota_transport_workspace(shape->rows, shape->columns, floor);
+    const ota_problem *problem = &shape->resolved->problem;
+    const bool floor = ota_column_parameters_of(problem).floor > 0.0;
+    return ota_transport_workspace(shape->rows, shape->columns,
+                                   ota_transport_kind_of(ota_has_entry_caps(problem), floor));
 }
 
 static size_t matching_bytes(int64_t rows) {
@@ -120,33 +119,7 @@ static ota_status explain(ota_head *head, ota_status status) {
     return status;
 }
 
-static ota_status solve_capped(ota_head *head) {
-    ota_capped_transport problem = {.n = head->rows,
-                                    .m = head->columns,
-                                    .scores = head->scores.data,
-                                    .stride = head->scores.stride,
-                                    .narrow = head->scores.narrow,
-                                    .mu = head->mu,
-                                    .nu = head->nu,
-                                    .exact = !ota_rule_is(ota_head_rule(head), OTA_RULE_CAPACITY),
-                                    .floor = head->column.floor,
-                                    .sink = head->row.sink,
-                                    .tolerance = head->row.mass_tolerance,
-                                    .caps = &head->row.caps,
-                                    .watch = ota_watch_of(head->settings),
-                                    .plan = head->found.plan,
-                                    .plan_stride = head->scores.stride,
-                                    .f = head->f,
-                                    .g = head->g};
-    const ota_status status = ota_capped_transport_solve(&problem, head->host.workspace);
-    head->found.rounds = problem.paths;
-    if (status != OTA_OK) return explain(head, status);
-    measure(head);
-    return prove(head, NULL);
-}
-
 static ota_status solve_transport(ota_head *head) {
-    if (head->row.regulariser->capped) return solve_capped(head);
     ota_transport problem = {.n = head->rows,
                              .m = head->columns,
                              .scores = head->scores.data,
@@ -156,6 +129,7 @@ static ota_status solve_transport(ota_head *head) {
                              .nu = head->nu,
                              .capped = ota_rule_is(ota_head_rule(head), OTA_RULE_CAPACITY),
                              .floor = head->column.floor,
+                             .caps = head->row.regulariser->capped ? &head->row.caps : NULL,
                              .sink = head->row.sink,
                              .tolerance = head->row.mass_tolerance,
                              .costs = head->host.algebra->costs[0],

@@ -17,8 +17,9 @@
 #include "transport_paths.h"
 
 static void layout(ota_transport_tree *tree, ota_transport_paths *paths, ota_arena *arena,
-                   bool floor) {
+                   ota_transport_kind kind) {
     const int64_t n = tree->n, m = tree->m;
+    const bool floor = kind == OTA_TRANSPORT_FLOOR;
     size_t rows = (size_t)n + 1;
     size_t columns = (size_t)m + 1 + (floor ? (size_t)m : 0);
     size_t nodes = rows + columns + 1;
@@ -49,17 +50,19 @@ static void layout(ota_transport_tree *tree, ota_transport_paths *paths, ota_are
     tree->exact = ota_arena_take(arena, nodes, sizeof(ota_exact));
     tree->plan.row_sum = ota_arena_take(arena, rows, sizeof(double));
     tree->plan.row_entries = ota_arena_take(arena, rows, sizeof(int32_t));
-    ota_transport_paths_layout(paths, arena, (int64_t)rows, (int64_t)columns);
+    ota_transport_paths_layout(paths, arena, (int64_t)rows, (int64_t)columns,
+                               kind == OTA_TRANSPORT_CAPS);
 }
 
-size_t ota_transport_workspace(int64_t n, int64_t m, bool floor) {
+size_t ota_transport_workspace(int64_t n, int64_t m, ota_transport_kind kind) {
     const int64_t most = INT32_MAX / 8;
+    const bool floor = kind == OTA_TRANSPORT_FLOOR;
     if (n < 0 || m < 0 || n >= most || m >= most || n + (floor ? 2 * m : m) >= most)
         return SIZE_MAX;
     ota_arena arena = {0};
     ota_transport_tree tree = {.n = n, .m = m};
     ota_transport_paths paths = {0};
-    layout(&tree, &paths, &arena, floor);
+    layout(&tree, &paths, &arena, kind);
     return ota_arena_overflowed(&arena) ? SIZE_MAX : arena.used;
 }
 
@@ -209,8 +212,38 @@ static double mass_of(const ota_transport_tree *tree, const ota_transport *probl
     return shipped;
 }
 
+/* Full pairs carry their caps. */
+static void write_full(ota_transport_tree *tree, const ota_transport_paths *paths,
+                       const ota_transport *problem) {
+    for (int32_t v = 0; v < tree->rows; v++) {
+        if (v == tree->spare_row) continue;
+        for (int32_t w = 0; (w = ota_full_column(paths, v, w)) != OTA_NO_NODE; w++) {
+            const int64_t i = tree->asked.row_of[v], j = tree->asked.column_of[w];
+            const double cap = ota_entry_cap(problem->caps, i, j);
+            tree->plan.row_sum[i] += cap;
+            tree->plan.row_entries[i]++;
+            problem->plan[i * problem->plan_stride + j] = cap;
+        }
+    }
+}
+
+/* Weights below their caps are scaled to what those at them leave. */
+static void scale_capped(const ota_transport_tree *tree, const ota_transport *problem, int64_t i) {
+    double *row = problem->plan + i * problem->plan_stride, full = 0.0;
+    for (int64_t j = 0; j < tree->m; j++) {
+        if (row[j] > 0.0 && !(row[j] < ota_entry_cap(problem->caps, i, j))) full += row[j];
+    }
+    const double rest = tree->plan.row_sum[i] - full, wanted = problem->mu[i] - full;
+    for (int64_t j = 0; j < tree->m && rest > 0.0 && wanted > 0.0; j++) {
+        if (!(row[j] > 0.0)) continue;
+        const double cap = ota_entry_cap(problem->caps, i, j);
+        row[j] = row[j] < cap ? fmin(row[j] / rest * wanted, cap) : cap;
+    }
+}
+
 /* Tree flows become weights; rows are then scaled to their masses, so that units never show. */
-static void write_plan(ota_transport_tree *tree, const ota_transport *problem) {
+static void write_plan(ota_transport_tree *tree, const ota_transport_paths *paths,
+                       const ota_transport *problem) {
     ota_watch watch = problem->watch;
     for (int64_t i = 0; i < tree->n && !ota_watch_ends(&watch, tree->m); i++) {
         tree->plan.row_sum[i] = 0.0;
@@ -235,10 +268,15 @@ static void write_plan(ota_transport_tree *tree, const ota_transport *problem) {
         tree->plan.row_entries[i]++;
         if (j < tree->m) problem->plan[i * problem->plan_stride + j] += weight;
     }
+    write_full(tree, paths, problem);
     for (int64_t i = 0; i < tree->n && !ota_watch_ends(&watch, tree->m); i++) {
         double *row = problem->plan + i * problem->plan_stride;
         double sum = tree->plan.row_sum[i];
         if (!(sum > 0.0) || sum == problem->mu[i]) continue;
+        if (problem->caps != NULL) {
+            scale_capped(tree, problem, i);
+            continue;
+        }
         for (int64_t j = 0; j < tree->m; j++) {
             if (row[j] > 0.0)
                 row[j] =
@@ -247,12 +285,18 @@ static void write_plan(ota_transport_tree *tree, const ota_transport *problem) {
     }
 }
 
+static bool is_floored_by_caps(const ota_transport *problem) {
+    return problem->caps != NULL && problem->capped && problem->floor > 0.0;
+}
+
 /* x holds up to one constant on all rows against all columns. A sink fixes it by its zero potential.
  * Under capped columns the highest potential of what the spare row reaches is 0: a column with capacity left shares a
- * tight arc with it, whose score is 0; without a spare row any constant keeps the dual value. */
+ * tight arc with it, whose score is 0; without a spare row any constant keeps the dual value. Where caps of the spare row
+ * stand for least sums, a column that it does not fill is at its own potential. */
 static int32_t gauge_of(const ota_transport_tree *tree, const ota_transport *problem) {
     double highest = -INFINITY;
     int32_t found = OTA_NO_NODE;
+    if (is_floored_by_caps(problem) && tree->spare_row != OTA_NO_NODE) return tree->spare_row;
     for (int32_t w = 0; w < tree->columns; w++) {
         const double x = tree->x[tree->rows + w];
         if (tree->load[tree->rows + w] == 0) continue;
@@ -265,13 +309,43 @@ static int32_t gauge_of(const ota_transport_tree *tree, const ota_transport *pro
     return problem->capped ? found : OTA_NO_NODE;
 }
 
-static void write_potentials(ota_transport_tree *tree, const ota_transport *problem) {
+/* What potentials of rows lose. A sink that takes nothing, since the masses are equal, is dearer than what any row has. */
+static double gauge_at(const ota_transport_tree *tree, const ota_transport *problem,
+                       int32_t fixed) {
+    if (fixed != OTA_NO_NODE)
+        return ota_tree_is_row(tree, fixed) ? tree->x[fixed] : -tree->x[fixed];
+    double gauge = 0.0;
+    for (int32_t v = 0; v < tree->rows && problem->sink > -INFINITY; v++)
+        gauge = fmax(gauge, problem->sink * tree->factor + (tree->x[v] - tree->top[v]));
+    return gauge;
+}
+
+/* The most that row i has of S + g, but for pairs that are full; v: its node, or OTA_NO_NODE. */
+static double best_of_row(const ota_transport_paths *paths, const ota_transport *problem, int64_t i,
+                          int32_t v) {
+    const int64_t *column_of = paths->tree->asked.column_of;
+    double *g = problem->g, *hidden = paths->full.hidden, best = problem->sink;
+    for (int32_t w = 0; v >= 0 && (w = ota_full_column(paths, v, w)) != OTA_NO_NODE; w++) {
+        hidden[w] = g[column_of[w]];
+        g[column_of[w]] = -INFINITY;
+    }
+    for (int64_t j = 0; j < problem->m; j++) {
+        const double sum = ota_transport_score(problem, i, j) + g[j];
+        best = sum > best ? sum : best;
+    }
+    for (int32_t w = 0; v >= 0 && (w = ota_full_column(paths, v, w)) != OTA_NO_NODE; w++)
+        g[column_of[w]] = hidden[w];
+    return best;
+}
+
+static void write_potentials(ota_transport_tree *tree, const ota_transport_paths *paths,
+                             const ota_transport *problem) {
     double *f = problem->f;
     double *g = problem->g;
-    double ceiling = problem->capped ? 0.0 : INFINITY;
+    double ceiling = problem->capped && !is_floored_by_caps(problem) ? 0.0 : INFINITY;
     const int32_t fixed = gauge_of(tree, problem);
     if (fixed != OTA_NO_NODE) ota_tree_shift(tree, fixed);
-    const double gauge = fixed != OTA_NO_NODE ? -tree->x[fixed] : 0.0;
+    const double gauge = gauge_at(tree, problem, fixed);
     double *column = tree->price; /* [columns] no longer needed as prices */
     for (int32_t w = 0; w < tree->columns; w++) {
         bool planted = tree->load[tree->rows + w] > 0;
@@ -303,13 +377,11 @@ static void write_potentials(ota_transport_tree *tree, const ota_transport *prob
             if (g[j] == INFINITY) g[j] = 0.0;
         }
     }
-    for (int64_t i = 0; i < tree->n && !ota_watch_ends(&watch, tree->m); i++) {
-        double best = problem->sink;
-        for (int64_t j = 0; j < tree->m; j++) {
-            const double sum = ota_transport_score(problem, i, j) + g[j];
-            best = sum > best ? sum : best;
-        }
-        f[i] = best == -INFINITY ? 0.0 : -best;
+    int32_t v = 0;
+    for (int64_t k = 0; k < tree->n && !ota_watch_ends(&watch, tree->m); k++) {
+        const bool has_mass = v < tree->rows && tree->asked.row_of[v] == k;
+        const double best = best_of_row(paths, problem, k, has_mass ? v++ : OTA_NO_NODE);
+        f[k] = best > -INFINITY ? -best : isnan(f[k]) ? 0.0 : f[k];
     }
 }
 
@@ -334,12 +406,14 @@ static void place_forgiven(ota_transport_tree *tree, const ota_transport *proble
 
 ota_status ota_transport_solve(ota_transport *problem, void *workspace) {
     const bool floor = problem->capped && problem->floor > 0.0;
-    size_t bytes = ota_transport_workspace(problem->n, problem->m, floor);
+    const ota_transport_kind kind = ota_transport_kind_of(problem->caps != NULL, floor);
+    size_t bytes = ota_transport_workspace(problem->n, problem->m, kind);
     if (bytes == SIZE_MAX) return OTA_EOVERFLOW;
     ota_arena arena = {.base = workspace, .size = bytes};
     ota_transport_tree tree = {.n = problem->n, .m = problem->m};
-    ota_transport_paths paths = {.tree = &tree, .read = problem->costs, .watch = problem->watch};
-    layout(&tree, &paths, &arena, floor);
+    ota_transport_paths paths = {
+        .tree = &tree, .problem = problem, .read = problem->costs, .watch = problem->watch};
+    layout(&tree, &paths, &arena, kind);
     problem->paths = problem->pivots = 0;
 
     ota_status status = load_masses(&tree, problem);
@@ -349,11 +423,11 @@ ota_status ota_transport_solve(ota_transport *problem, void *workspace) {
     if (status == OTA_OK && !forgive(&tree, &paths)) status = OTA_INFEASIBLE;
     if (status != OTA_OK) return status;
     ota_transport_paths_plant(&paths);
-    status = ota_tree_optimise(&tree, problem);
-    if (status == OTA_OK) status = ota_tree_make_exact(&tree, problem);
+    if (problem->caps == NULL) status = ota_tree_optimise(&tree, problem);
+    if (problem->caps == NULL && status == OTA_OK) status = ota_tree_make_exact(&tree, problem);
     if (status != OTA_OK) return status;
-    if (problem->plan != NULL) write_plan(&tree, problem);
-    write_potentials(&tree, problem);
+    if (problem->plan != NULL) write_plan(&tree, &paths, problem);
+    write_potentials(&tree, &paths, problem);
     if (problem->plan != NULL) place_forgiven(&tree, problem);
     return ota_watch_ask(&problem->watch);
 }

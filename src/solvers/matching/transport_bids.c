@@ -14,8 +14,8 @@ typedef struct two_cheapest {
 } two_cheapest;
 
 static two_cheapest find_two(const ota_transport_paths *paths, int32_t i) {
-    const int32_t *column = paths->lists.column + (int64_t)i * OTA_LISTED;
-    const double *cost = paths->lists.cost + (int64_t)i * OTA_LISTED;
+    const int32_t *column = paths->lists.column + (int64_t)i * paths->lists.stride;
+    const double *cost = paths->lists.cost + (int64_t)i * paths->lists.stride;
     two_cheapest found = {INFINITY, INFINITY, OTA_NO_NODE};
     for (int32_t k = 0; k < paths->lists.count[i]; k++) {
         const double reduced = cost[k] - paths->price[column[k]];
@@ -50,26 +50,29 @@ static void wait_in_line(ota_transport_paths *paths, int32_t i) {
 /* Row i takes column w up to `level` of its price: room first, then what others pay less for. */
 static void take_column(ota_transport_paths *paths, int32_t i, int32_t w, double level) {
     ota_flow_arcs *arcs = &paths->arcs;
-    int64_t taken = ota_int_min(paths->room[w], paths->excess[i]);
+    int32_t own = ota_flow_find(paths, i, w);
+    const int64_t more = ota_pair_cap(paths, i, w) - (own != OTA_NO_NODE ? arcs->amount[own] : 0);
+    const int64_t wanted = ota_int_min(paths->excess[i], more);
+    int64_t taken = ota_int_min(paths->room[w], wanted);
     paths->room[w] -= taken;
-    paths->excess[i] -= taken;
-    while (paths->excess[i] > 0) {
+    while (taken < wanted) {
         const int32_t e = cheapest_flow(paths, w, i);
         if (e == OTA_NO_NODE || !(arcs->level[e] > level)) break;
-        const int64_t amount = ota_int_min(arcs->amount[e], paths->excess[i]);
+        const int64_t amount = ota_int_min(arcs->amount[e], wanted - taken);
         paths->excess[arcs->row[e]] += amount;
         wait_in_line(paths, arcs->row[e]);
+        if (ota_pair_is_full(paths, arcs->row[e], w)) ota_pair_open(paths, arcs->row[e], w);
         arcs->amount[e] -= amount;
         if (arcs->amount[e] == 0) ota_flow_drop(arcs, e);
-        paths->excess[i] -= amount;
         taken += amount;
     }
-    int32_t own = ota_flow_find(paths, i, w);
+    paths->excess[i] -= taken;
     if (own == OTA_NO_NODE && taken > 0) own = ota_flow_new(arcs, i, w);
     if (own != OTA_NO_NODE) {
         arcs->amount[own] += taken;
         arcs->level[own] = fmin(arcs->level[own], level);
     }
+    if (taken == more) ota_pair_fill(paths, i, w);
     if (paths->room[w] > 0) return;
     const int32_t e = cheapest_flow(paths, w, OTA_NO_NODE);
     if (e != OTA_NO_NODE) paths->price[w] = fmin(paths->price[w], arcs->level[e]);
@@ -106,9 +109,16 @@ static void bid_spare(ota_transport_paths *paths, double more) {
     }
 }
 
+/* Where rows fill many pairs they bid for each of them. */
+static int64_t most_bids(const ota_transport_paths *paths) {
+    const int32_t rows = paths->tree->rows, arcs = paths->arcs.count;
+    const bool caps = paths->full.of_row != NULL;
+    return (int64_t)BIDS_PER_ROW * (caps && arcs > rows ? arcs : rows);
+}
+
 /* Each row in turn takes its cheapest column, whose price falls by the margin to its second cheapest and by `more`. How many still
- * have something to ship after `most` bids. */
-static int32_t bid(ota_transport_paths *paths, double more, int64_t most) {
+ * have something to ship after as many bids as are let. */
+static int32_t bid(ota_transport_paths *paths, double more) {
     const ota_transport_tree *tree = paths->tree;
     int32_t first = 0;
     ota_transport_paths_let_go(paths);
@@ -116,7 +126,7 @@ static int32_t bid(ota_transport_paths *paths, double more, int64_t most) {
     for (int32_t i = 0; i < tree->rows; i++) {
         if (paths->excess[i] > 0) wait_in_line(paths, i);
     }
-    for (int64_t k = 0; k < most && paths->bids.waiting > 0; k++) {
+    for (int64_t k = 0; k < most_bids(paths) && paths->bids.waiting > 0; k++) {
         if (paths->arcs.count + 1 >= paths->arcs.room) break;
         if (ota_watch_ends(&paths->watch, OTA_LISTED)) break;
         const int32_t i = paths->search.heap[first];
@@ -163,14 +173,13 @@ static double least_overbid(const ota_transport_paths *paths) {
 
 /* Prices close to those of the optimum. Where bids do not end soon they rise, and then fall again. */
 void ota_transport_paths_bid(ota_transport_paths *paths) {
-    const int64_t most = (int64_t)paths->tree->rows * BIDS_PER_ROW;
     const double least = least_overbid(paths);
     if (!(least > 0.0)) return;
     double more = least;
-    for (int k = 0; k < RISES && bid(paths, more, most) > paths->tree->rows / FEW; k++)
+    for (int k = 0; k < RISES && bid(paths, more) > paths->tree->rows / FEW; k++)
         more *= (double)OVERBID_STEP;
     while (more > least) {
         more /= (double)OVERBID_STEP;
-        (void)bid(paths, more, most);
+        (void)bid(paths, more);
     }
 }

@@ -78,7 +78,7 @@ static int32_t cycle_of(const ota_transport_paths *paths, const forest_walk *wal
     return count;
 }
 
-/* Flow goes round the cycle, the way that does not cost more, until a pair of it is empty. */
+/* Flow goes round the cycle, the way that does not cost more, until a pair of it is empty or full. */
 static void cancel(ota_transport_paths *paths, const int32_t *cycle, int32_t count) {
     ota_flow_arcs *arcs = &paths->arcs;
     double cost = 0.0;
@@ -90,12 +90,17 @@ static void cancel(ota_transport_paths *paths, const int32_t *cycle, int32_t cou
     const int32_t falling = cost < 0.0;
     int64_t amount = INT64_MAX;
     for (int32_t k = 0; k < count; k++) {
-        if ((cycle[k] & 1) == falling) amount = ota_int_min(amount, arcs->amount[cycle[k] >> 1]);
+        const int32_t e = cycle[k] >> 1;
+        const int64_t own = arcs->amount[e];
+        const int64_t cap = ota_pair_cap(paths, arcs->row[e], arcs->column[e]);
+        amount = ota_int_min(amount, (cycle[k] & 1) == falling ? own : cap - own);
     }
     for (int32_t k = 0; k < count; k++) {
-        const int32_t e = cycle[k] >> 1;
+        const int32_t e = cycle[k] >> 1, i = arcs->row[e], w = arcs->column[e];
         arcs->amount[e] += (cycle[k] & 1) == falling ? -amount : amount;
-        if (arcs->amount[e] == 0) ota_flow_drop(arcs, e);
+        const bool full = arcs->amount[e] == ota_pair_cap(paths, i, w);
+        if (full || arcs->amount[e] == 0) ota_flow_drop(arcs, e);
+        if (full) ota_pair_fill(paths, i, w);
     }
 }
 
@@ -118,12 +123,10 @@ void ota_flow_take_cycles_out(ota_transport_paths *paths) {
 /* c - v of a pair that carries flow; of a row without flow, of its cheapest pair. */
 static double price_of_row(const ota_transport_paths *paths, int32_t i) {
     const int32_t e = paths->arcs.of_row[i];
-    const int32_t *column = paths->lists.column + (int64_t)i * OTA_LISTED;
-    const double *cost = paths->lists.cost + (int64_t)i * OTA_LISTED;
-    if (e != OTA_NO_NODE) {
-        const int32_t w = paths->arcs.column[e];
-        return ota_path_cost(paths, i, w) - paths->price[w];
-    }
+    const int32_t *column = paths->lists.column + (int64_t)i * paths->lists.stride;
+    const double *cost = paths->lists.cost + (int64_t)i * paths->lists.stride;
+    if (e != OTA_NO_NODE || ota_full_column(paths, i, 0) != OTA_NO_NODE)
+        return ota_row_potential(paths, i);
     double least = INFINITY;
     for (int32_t k = 0; k < paths->lists.count[i]; k++)
         least = fmin(least, cost[k] - paths->price[column[k]]);
@@ -153,5 +156,11 @@ void ota_transport_paths_plant(ota_transport_paths *paths) {
                 stack[count++] = end;
             }
         }
+    }
+    /* All that a column gets may come from full pairs, which are no arcs. */
+    for (int32_t w = 0; w < tree->columns; w++) {
+        const int32_t v = tree->rows + w;
+        if (tree->links.parent[v] == OTA_NO_NODE && tree->load[v] > 0 && paths->full.of_row != NULL)
+            ota_tree_hang(tree, v, tree->root, 0, paths->price[w]);
     }
 }

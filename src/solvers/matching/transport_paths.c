@@ -11,19 +11,45 @@
  * with room keeps that; the row of spare capacity then takes the room that is left, and from the columns where it may ship one search finds
  * the shortest paths to all room that is left, which all become tight, and as many of them as fit together are shipped along.
  * Where that looks at too many pairs, as many rows want few columns, and where every column is to be filled, rows bid for prices first
- * (transport_bids.c), and ship anew from those. */
+ * (transport_bids.c), and ship anew from those.
+ *
+ * Pairs with caps that are full (transport_caps.c) may only give back: from a column the search goes to their rows as well, at what they lack
+ * of being tight. */
 #include "transport_paths.h"
 
 enum { GROUP = 8, LONG_LIST = 96, STEPS_PER_QUESTION = 256 };
 /* Pairs a node, and at least, that the first paths may look at: some two to five times as many as they take where no column is popular. */
 enum { NEAR = 1024, NEAR_AT_LEAST = 1 << 20 };
+enum { ARCS_A_NODE = 64 };
+
+/* Arcs of rows that bid: with caps, beyond those of a forest, all pairs or so many a node. */
+static size_t room_of_arcs(size_t n, size_t m, bool caps) {
+    size_t pairs = 0;
+    if (!caps || !ota_size_mul(n, m, &pairs)) return 3 * (n + m);
+    return 3 * (n + m) + ota_size_min(pairs, ARCS_A_NODE * (n + m));
+}
+
+static void lay_out_full(ota_transport_paths *paths, ota_arena *arena, size_t n, size_t m) {
+    const size_t row_words = (m + 63) / 64, column_words = (n + 63) / 64;
+    size_t rows = 0, columns = 0;
+    if (!ota_size_mul(n, row_words, &rows) || !ota_size_mul(m, column_words, &columns))
+        arena->overflowed = true;
+    paths->full.row_words = (int64_t)row_words;
+    paths->full.column_words = (int64_t)column_words;
+    paths->full.of_row = ota_arena_take(arena, rows, sizeof(uint64_t));
+    paths->full.of_column = ota_arena_take(arena, columns, sizeof(uint64_t));
+    paths->full.hidden = ota_arena_take(arena, m, sizeof(double));
+}
 
 void ota_transport_paths_layout(ota_transport_paths *paths, ota_arena *arena, int64_t rows,
-                                int64_t columns) {
+                                int64_t columns, bool caps) {
     const size_t n = (size_t)rows, m = (size_t)columns, padded = (size_t)ota_padded(columns);
-    const size_t open = padded + n, arcs = 3 * (n + m);
+    const size_t open = padded + (caps ? 2 : 1) * n, arcs = room_of_arcs(n, m, caps);
+    const size_t stride = caps ? ota_size_min(OTA_LISTED, padded) : OTA_LISTED;
     size_t listed = 0;
-    if (!ota_size_mul(n, OTA_LISTED, &listed)) arena->overflowed = true;
+    if (!ota_size_mul(n, stride, &listed)) arena->overflowed = true;
+    paths->lists.stride = (int32_t)stride;
+    if (caps) lay_out_full(paths, arena, n, m);
     paths->arcs.room = (int32_t)arcs;
     paths->arcs.row = ota_arena_take(arena, arcs, sizeof(int32_t));
     paths->arcs.column = ota_arena_take(arena, arcs, sizeof(int32_t));
@@ -91,9 +117,9 @@ static int64_t groups_of(const ota_transport_paths *paths) {
 static bool list_to(ota_transport_paths *paths, int32_t i, double threshold) {
     const ota_score_row row = row_of(paths, i);
     const ota_cost_groups groups = {paths->price, paths->lists.lowest, groups_of(paths)};
-    ota_pair_list list = {.column = paths->lists.column + (int64_t)i * OTA_LISTED,
-                          .cost = paths->lists.cost + (int64_t)i * OTA_LISTED,
-                          .room = OTA_LISTED};
+    ota_pair_list list = {.column = paths->lists.column + (int64_t)i * paths->lists.stride,
+                          .cost = paths->lists.cost + (int64_t)i * paths->lists.stride,
+                          .room = paths->lists.stride};
     /* Where many tie, rows begin at different columns and so list different ones. */
     const bool whole = paths->read->pick(&row, &groups, i, threshold, &list);
     paths->lists.count[i] = list.count;
@@ -101,13 +127,19 @@ static bool list_to(ota_transport_paths *paths, int32_t i, double threshold) {
     return whole;
 }
 
-void ota_transport_paths_list(ota_transport_paths *paths, int32_t i) {
+static void list_cheapest(ota_transport_paths *paths, int32_t i) {
     const int64_t groups = groups_of(paths);
     const ota_score_row row = row_of(paths, i);
     const double lowest = paths->read->groups(&row, paths->price, groups, paths->lists.lowest);
     const double threshold = threshold_of_groups(paths->lists.lowest, groups);
     if (!list_to(paths, i, threshold)) paths->lists.bound[i] = lowest;
     paths->lists.reach[i] = threshold - lowest;
+}
+
+void ota_transport_paths_list(ota_transport_paths *paths, int32_t i) {
+    ota_full_hide(paths, i, paths->price);
+    list_cheapest(paths, i);
+    ota_full_show(paths, i, paths->price);
 }
 
 /* Lists row i with more pairs than before, as far above its bound as the first ones were apart. False: they have no room, the list is
@@ -117,21 +149,26 @@ static bool list_more(ota_transport_paths *paths, int32_t i) {
     double threshold = paths->lists.bound[i] + paths->lists.reach[i];
     if (!(threshold > paths->lists.bound[i])) threshold = INFINITY;
     paths->lists.reach[i] *= 2.0;
+    ota_full_hide(paths, i, paths->price);
     (void)paths->read->groups(&row, paths->price, groups_of(paths), paths->lists.lowest);
-    if (list_to(paths, i, threshold)) return true;
-    ota_transport_paths_list(paths, i);
-    return false;
+    const bool room = list_to(paths, i, threshold);
+    if (!room) list_cheapest(paths, i);
+    ota_full_show(paths, i, paths->price);
+    return room;
 }
 
 /* The least reduced cost of row i, which its list is sure to hold afterwards. */
 static double least_of_row(ota_transport_paths *paths, int32_t i) {
     if (i == paths->tree->spare_row) {
         const ota_score_row row = row_of(paths, i);
-        return paths->read->groups(&row, paths->price, 1, paths->lists.lowest);
+        ota_full_hide(paths, i, paths->price);
+        const double least = paths->read->groups(&row, paths->price, 1, paths->lists.lowest);
+        ota_full_show(paths, i, paths->price);
+        return least;
     }
     for (int attempt = 0;; attempt++) {
-        const int32_t *column = paths->lists.column + (int64_t)i * OTA_LISTED;
-        const double *cost = paths->lists.cost + (int64_t)i * OTA_LISTED;
+        const int32_t *column = paths->lists.column + (int64_t)i * paths->lists.stride;
+        const double *cost = paths->lists.cost + (int64_t)i * paths->lists.stride;
         double least = INFINITY;
         for (int32_t k = 0; k < paths->lists.count[i]; k++) {
             const double reduced = cost[k] - paths->price[column[k]];
@@ -190,11 +227,31 @@ static void add_flow(ota_transport_paths *paths, int32_t i, int32_t w, int64_t a
     int32_t e = ota_flow_find(paths, i, w);
     if (e == OTA_NO_NODE) e = ota_flow_new(&paths->arcs, i, w);
     paths->arcs.amount[e] += amount;
+    if (paths->full.of_row == NULL || paths->arcs.amount[e] < ota_pair_cap(paths, i, w)) return;
+    ota_flow_drop(&paths->arcs, e);
+    ota_pair_fill(paths, i, w);
+}
+
+int64_t ota_flow_of(const ota_transport_paths *paths, int32_t i, int32_t w) {
+    if (ota_pair_is_full(paths, i, w)) return ota_pair_cap(paths, i, w);
+    const int32_t e = ota_flow_find(paths, i, w);
+    return e != OTA_NO_NODE ? paths->arcs.amount[e] : 0;
 }
 
 static void take_flow(ota_flow_arcs *arcs, int32_t e, int64_t amount) {
     arcs->amount[e] -= amount;
     if (arcs->amount[e] == 0) arcs->empty[arcs->emptied++] = e;
+}
+
+/* Row i ships so much less to column w, whose pair was full when the search began. */
+static void take_from_full(ota_transport_paths *paths, int32_t i, int32_t w, int64_t amount) {
+    int32_t e = ota_flow_find(paths, i, w);
+    if (e == OTA_NO_NODE) {
+        e = ota_flow_new(&paths->arcs, i, w);
+        paths->arcs.amount[e] = ota_pair_cap(paths, i, w);
+        ota_pair_open(paths, i, w);
+    }
+    take_flow(&paths->arcs, e, amount);
 }
 
 static void drop_empty(ota_flow_arcs *arcs) {
@@ -215,6 +272,7 @@ void ota_transport_paths_let_go(ota_transport_paths *paths) {
     const ota_transport_tree *tree = paths->tree;
     paths->arcs.used = paths->arcs.emptied = paths->arcs.count = 0;
     paths->arcs.unused = OTA_NO_NODE;
+    ota_pairs_empty(paths);
     for (int32_t i = 0; i < tree->rows; i++) {
         paths->excess[i] = tree->load[i];
         paths->arcs.of_row[i] = OTA_NO_NODE;
@@ -292,13 +350,13 @@ static inline void relax_pair(ota_transport_paths *paths, int32_t i, int32_t w, 
 
 /* Pairs of the list, and the row itself where pairs that are not on it may matter. */
 static void relax_list(ota_transport_paths *paths, int32_t i, bool nearest) {
-    const int32_t *column = paths->lists.column + (int64_t)i * OTA_LISTED;
-    const double *cost = paths->lists.cost + (int64_t)i * OTA_LISTED;
+    const int32_t *column = paths->lists.column + (int64_t)i * paths->lists.stride;
+    const double *cost = paths->lists.cost + (int64_t)i * paths->lists.stride;
     paths->search.work += paths->lists.count[i];
     for (int32_t k = 0; k < paths->lists.count[i]; k++)
         relax_pair(paths, i, column[k], cost[k], nearest);
     const double grows = paths->lists.bound[i] - paths->search.offset[i];
-    if (grows < paths->search.shortest) open_up(paths, (int32_t)paths->tree->padded + i, grows);
+    if (grows < paths->search.shortest) open_up(paths, ota_growing_row(paths, i), grows);
 }
 
 /* The same of all pairs of the row, whose list stays as it is. */
@@ -306,8 +364,10 @@ static void relax_all(ota_transport_paths *paths, int32_t i, bool nearest) {
     const ota_score_row row = row_of(paths, i);
     paths->search.work += paths->tree->columns;
     ota_pair_list list = {.column = paths->lists.row_column, .cost = paths->lists.row_cost};
+    ota_full_hide(paths, i, paths->search.distance);
     paths->read->nearer(&row, paths->price, paths->search.offset[i], paths->search.distance,
                         paths->search.shortest, &list);
+    ota_full_show(paths, i, paths->search.distance);
     for (int32_t k = 0; k < list.count; k++)
         relax_pair(paths, i, list.column[k], list.cost[k], nearest);
 }
@@ -321,6 +381,17 @@ static void reach_row(ota_transport_paths *paths, int32_t i, int32_t entry, doub
         relax_all(paths, i, nearest);
     else
         relax_list(paths, i, nearest);
+}
+
+/* The pair of row i and column w, which is reached, is full: the row may be reached by what it lacks of being tight. */
+static void relax_full(ota_transport_paths *paths, int32_t i, int32_t w, double distance) {
+    const double reduced = ota_path_cost(paths, i, w) - paths->price[w];
+    const double way = distance + fmax(0.0, ota_row_potential(paths, i) - reduced);
+    const int32_t giving = ota_giving_row(paths, i);
+    if (!(way < paths->search.shortest) || !(way < paths->search.distance[giving])) return;
+    paths->search.entry[i] = -2 - w;
+    paths->search.offset[i] = reduced - distance;
+    open_up(paths, giving, way);
 }
 
 static void grow_row(ota_transport_paths *paths, int32_t i, bool nearest) {
@@ -341,7 +412,7 @@ static void begin_search(ota_transport_paths *paths) {
 /* Goes on from the rows that were reached: to the nearest column with room, or to `wanted` of those with room. */
 static ota_status search(ota_transport_paths *paths, bool nearest, int32_t wanted) {
     const ota_flow_arcs *arcs = &paths->arcs;
-    const int32_t padded = (int32_t)paths->tree->padded;
+    const int32_t padded = (int32_t)paths->tree->padded, rows = paths->tree->rows;
     for (int32_t steps = 1; paths->search.open > 0; steps++) {
         if (!(paths->search.distance[paths->search.heap[0]] < paths->search.shortest)) break;
         if (steps % STEPS_PER_QUESTION == 0) {
@@ -349,6 +420,12 @@ static ota_status search(ota_transport_paths *paths, bool nearest, int32_t wante
             if (status != OTA_OK) return status;
         }
         const int32_t one = heap_pop(paths);
+        if (one >= padded + rows) {
+            const int32_t i = one - padded - rows;
+            if (paths->search.seen[i] == paths->search.number) continue;
+            reach_row(paths, i, paths->search.entry[i], paths->search.offset[i], nearest);
+            continue;
+        }
         if (one >= padded) {
             grow_row(paths, one - padded, nearest);
             continue;
@@ -367,6 +444,9 @@ static ota_status search(ota_transport_paths *paths, bool nearest, int32_t wante
             const double offset = (ota_path_cost(paths, i, one) - paths->price[one]) - distance;
             reach_row(paths, i, e, offset, nearest);
         }
+        for (int32_t i = 0; (i = ota_full_row(paths, one, i)) != OTA_NO_NODE; i++) {
+            if (paths->search.seen[i] != paths->search.number) relax_full(paths, i, one, distance);
+        }
     }
     return OTA_OK;
 }
@@ -383,14 +463,26 @@ static void end_search(ota_transport_paths *paths, double length) {
     }
 }
 
+static int32_t column_of_entry(const ota_transport_paths *paths, int32_t e) {
+    return e >= 0 ? paths->arcs.column[e] : -2 - e;
+}
+
 /* Ships to column `end` what its path can take; 0 where something took it before. */
 static int64_t ship(ota_transport_paths *paths, int32_t end) {
     ota_flow_arcs *arcs = &paths->arcs;
+    const bool caps = paths->full.of_row != NULL;
     int64_t amount = paths->room[end];
-    int32_t i = paths->search.before[end], pairs = 1;
-    for (int32_t e; (e = paths->search.entry[i]) != OTA_NO_NODE;
-         i = paths->search.before[arcs->column[e]], pairs++)
-        amount = ota_int_min(amount, arcs->amount[e]);
+    int32_t i, pairs = 0;
+    for (int32_t w = end;; w = column_of_entry(paths, paths->search.entry[i])) {
+        i = paths->search.before[w];
+        const int32_t e = paths->search.entry[i];
+        pairs += caps ? 2 : 1;
+        if (caps)
+            amount = ota_int_min(amount, ota_pair_cap(paths, i, w) - ota_flow_of(paths, i, w));
+        if (e == OTA_NO_NODE) break;
+        amount = ota_int_min(amount, e >= 0 ? arcs->amount[e]
+                                            : ota_flow_of(paths, i, column_of_entry(paths, e)));
+    }
     amount = ota_int_min(amount, paths->excess[i]);
     if (amount == 0 || pairs > arcs->room - arcs->count) return 0;
     paths->shipped++;
@@ -401,8 +493,11 @@ static int64_t ship(ota_transport_paths *paths, int32_t end) {
         const int32_t e = paths->search.entry[i];
         add_flow(paths, i, w, amount);
         if (e == OTA_NO_NODE) break;
-        w = arcs->column[e];
-        take_flow(arcs, e, amount);
+        w = column_of_entry(paths, e);
+        if (e >= 0)
+            take_flow(arcs, e, amount);
+        else
+            take_from_full(paths, i, w, amount);
     }
     return amount;
 }
@@ -463,7 +558,8 @@ static void price_columns(ota_transport_paths *paths) {
 
 static void begin(ota_transport_paths *paths) {
     const ota_transport_tree *tree = paths->tree;
-    const int32_t open = (int32_t)tree->padded + tree->rows;
+    const int32_t open = paths->full.of_row != NULL ? ota_giving_row(paths, tree->rows)
+                                                    : ota_growing_row(paths, tree->rows);
     ota_transport_paths_let_go(paths);
     paths->search.number = 0;
     paths->search.work = 0;
@@ -485,7 +581,8 @@ static void fill_room(ota_transport_paths *paths) {
         if (!ota_tree_is_least(tree, w)) highest = fmax(highest, paths->price[w]);
     }
     for (int32_t w = 0; w < tree->columns; w++) {
-        const int64_t amount = ota_int_min(paths->room[w], paths->excess[spare]);
+        int64_t amount = ota_int_min(paths->room[w], paths->excess[spare]);
+        amount = ota_int_min(amount, ota_pair_cap(paths, spare, w));
         if (amount == 0 || ota_tree_is_least(tree, w) || paths->price[w] < highest) continue;
         add_flow(paths, spare, w, amount);
         paths->room[w] -= amount;
@@ -506,24 +603,32 @@ static ota_status ship_rows(ota_transport_paths *paths, bool *far) {
     return ship_all(paths, far);
 }
 
+static ota_status list_rows(ota_transport_paths *paths) {
+    const ota_transport_tree *tree = paths->tree;
+    for (int32_t i = 0; i < tree->rows; i++) {
+        const ota_status going = ota_watch_spend(&paths->watch, 2 * tree->padded);
+        if (going != OTA_OK) return going;
+        if (i != tree->spare_row) ota_transport_paths_list(paths, i);
+    }
+    return OTA_OK;
+}
+
 ota_status ota_transport_paths_solve(ota_transport_paths *paths) {
     const ota_transport_tree *tree = paths->tree;
     const bool spare = tree->spare_row != OTA_NO_NODE;
     bool far = true;
     begin(paths);
     if (!spare) price_columns(paths);
-    for (int32_t i = 0; i < tree->rows; i++) {
-        const ota_status going = ota_watch_spend(&paths->watch, 2 * tree->padded);
-        if (going != OTA_OK) return going;
-        if (i != tree->spare_row) ota_transport_paths_list(paths, i);
-    }
+    ota_status status = list_rows(paths);
+    if (status != OTA_OK) return status;
     if (spare) {
         paths->search.most = ota_int_max((int64_t)tree->root * NEAR, NEAR_AT_LEAST);
-        const ota_status status = ship_rows(paths, &far);
+        status = ship_rows(paths, &far);
         if (status != OTA_OK || !far) return status;
     }
     ota_transport_paths_bid(paths);
     ota_transport_paths_let_go(paths);
+    if (paths->full.of_row != NULL && (status = list_rows(paths)) != OTA_OK) return status;
     paths->search.most = INT64_MAX;
     return ship_rows(paths, &far);
 }

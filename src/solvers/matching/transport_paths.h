@@ -23,6 +23,7 @@ typedef struct ota_flow_arcs {
 
 typedef struct ota_transport_paths {
     ota_transport_tree *tree;
+    const ota_transport *problem;
     const ota_costs *read;
     ota_watch watch;
     ota_flow_arcs arcs;
@@ -32,8 +33,9 @@ typedef struct ota_transport_paths {
     int64_t shipped; /* paths so far */
     /* a list of the cheapest pairs of every row */
     struct {
-        double *cost;        /* [rows][OTA_LISTED] */
+        double *cost;        /* [rows][stride] */
         int32_t *column;     /* the same shape */
+        int32_t stride;      /* OTA_LISTED, or as many as there are */
         int32_t *count;      /* [rows] */
         double *bound;       /* [rows] no pair that is not listed has a reduced cost below it */
         double *reach;       /* [rows] how far the first list reached */
@@ -41,6 +43,12 @@ typedef struct ota_transport_paths {
         double *row_cost;    /* [padded + 1] some pairs of one row */
         int32_t *row_column; /* the same */
     } lists;
+    /* pairs that are filled to their caps (transport_caps.c); of problems without caps: NULL */
+    struct {
+        uint64_t *of_row, *of_column; /* bits [rows][row_words], [columns][column_words] */
+        double *hidden;               /* [columns] */
+        int64_t row_words, column_words;
+    } full;
     struct {
         int32_t last,
             waiting; /* end of the line of rows, in `search.heap`, and how many are in it, `search.seen` */
@@ -48,13 +56,15 @@ typedef struct ota_transport_paths {
     /* one search */
     struct {
         double *
-            distance; /* [padded + rows] of columns, and of rows whose list may have to grow; +inf otherwise */
+            distance; /* [padded + rows] of columns, and of rows whose list may have to grow; +inf otherwise;
+                         with caps [rows] more, of rows that give back what fills a pair */
         double *offset;  /* [rows] */
         int32_t *before; /* [columns] row from which a column is reached */
         int32_t *
-            entry; /* [rows] flow arc by which a row is reached; OTA_NO_NODE: the search began there */
+            entry; /* [rows] flow arc by which a row is reached; OTA_NO_NODE: the search began there; -2 - w:
+                      by the pair with column w, which is full */
         int32_t *seen;                  /* [rows] search in which a row was reached last */
-        int32_t *heap, *slot, *reached; /* [padded + rows] */
+        int32_t *heap, *slot, *reached; /* as many as distances */
         int32_t *cycle;                 /* the same: arcs of one of the flows */
         int32_t *sinks;                 /* [columns] that are reached and have room */
         int64_t work,
@@ -66,7 +76,7 @@ typedef struct ota_transport_paths {
 } ota_transport_paths;
 
 void ota_transport_paths_layout(ota_transport_paths *paths, ota_arena *arena, int64_t rows,
-                                int64_t columns);
+                                int64_t columns, bool caps);
 
 /* Ships what can be shipped of `tree`, whose loads and costs are there, and leaves the rest in `excess` and `room`. OTA_OK or what
  * the watch said. */
@@ -85,6 +95,14 @@ static inline double ota_path_cost(const ota_transport_paths *paths, int32_t i, 
     return paths->tree->cost[i * paths->tree->padded + w];
 }
 
+/* Nodes of rows in the heap: whose list may have to grow, and which give back what fills a pair. */
+static inline int32_t ota_growing_row(const ota_transport_paths *paths, int32_t i) {
+    return (int32_t)paths->tree->padded + i;
+}
+static inline int32_t ota_giving_row(const ota_transport_paths *paths, int32_t i) {
+    return (int32_t)paths->tree->padded + paths->tree->rows + i;
+}
+
 /* Nothing is shipped. */
 void ota_transport_paths_let_go(ota_transport_paths *paths);
 /* Lists row i anew, with its cheapest pairs at the prices of now. */
@@ -93,7 +111,25 @@ void ota_transport_paths_list(ota_transport_paths *paths, int32_t i);
 /* The arc of this pair, or OTA_NO_NODE; a new one, for which there has to be room. */
 int32_t ota_flow_find(const ota_transport_paths *paths, int32_t i, int32_t w);
 int32_t ota_flow_new(ota_flow_arcs *arcs, int32_t i, int32_t w);
+/* What row i ships to column w. */
+int64_t ota_flow_of(const ota_transport_paths *paths, int32_t i, int32_t w);
 /* Removes an arc from the lists of its row and its column. */
 void ota_flow_drop(ota_flow_arcs *arcs, int32_t e);
+
+/* transport_caps.c: pairs within caps. The most that row i may ship to column w; INT64_MAX: no cap matters. */
+int64_t ota_pair_cap(const ota_transport_paths *paths, int32_t i, int32_t w);
+bool ota_pair_is_full(const ota_transport_paths *paths, int32_t i, int32_t w);
+/* The pair is filled, and off the list of its row; it is not any more, and is listed, or the bound says where it may be found. */
+void ota_pair_fill(ota_transport_paths *paths, int32_t i, int32_t w);
+void ota_pair_open(ota_transport_paths *paths, int32_t i, int32_t w);
+void ota_pairs_empty(ota_transport_paths *paths);
+/* The first full column of row i from w on, the first row whose pair with column w is full from i on; OTA_NO_NODE: there is none. */
+int32_t ota_full_column(const ota_transport_paths *paths, int32_t i, int32_t w);
+int32_t ota_full_row(const ota_transport_paths *paths, int32_t w, int32_t i);
+/* Entries of full columns of row i become -inf, and what they were again. */
+void ota_full_hide(const ota_transport_paths *paths, int32_t i, double *entries);
+void ota_full_show(const ota_transport_paths *paths, int32_t i, double *entries);
+/* c - v where row i ships, which none of the pairs that are not full is below. */
+double ota_row_potential(const ota_transport_paths *paths, int32_t i);
 
 #endif

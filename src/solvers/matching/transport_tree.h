@@ -51,8 +51,9 @@ static inline bool ota_tree_is_row(const ota_transport_tree *tree, int32_t v) {
 static inline double ota_transport_score(const ota_transport *problem, int64_t i, int64_t j) {
     if (j == problem->m) return problem->sink;
     const int64_t at = i * problem->stride + j;
-    return problem->narrow ? (double)((const float *)problem->scores)[at]
-                           : ((const double *)problem->scores)[at];
+    const double score = problem->narrow ? (double)((const float *)problem->scores)[at]
+                                         : ((const double *)problem->scores)[at];
+    return problem->flat && score > -INFINITY && score < INFINITY ? 0.0 : score;
 }
 
 static inline bool ota_tree_is_least(const ota_transport_tree *tree, int32_t w) {
@@ -68,7 +69,8 @@ static inline double ota_tree_score(const ota_transport_tree *tree, const ota_tr
 
 /* Nothing hangs from the root. */
 void ota_tree_clear(ota_transport_tree *tree);
-/* Hangs v from `parent`, which hangs already, by an arc of this flow and cost; from the root: a row alone, at the price `cost`. */
+/* Hangs v from `parent`, which hangs already, by an arc of this flow and cost; from the root: a row, at the price `cost`, or a column
+ * whose pairs are all full. */
 void ota_tree_hang(ota_transport_tree *tree, int32_t v, int32_t parent, int64_t flow, double cost);
 /* Potentials, bounds and depths of the branch below `top`. */
 void ota_tree_refresh(ota_transport_tree *tree, int32_t top);
