@@ -74,6 +74,7 @@ void ota_pair_open(ota_transport_paths *paths, int32_t i, int32_t w) {
 
 void ota_pairs_empty(ota_transport_paths *paths) {
     if (paths->full.of_row == NULL) return;
+    for (int32_t i = 0; i < paths->tree->rows; i++) paths->full.potential[i] = -INFINITY;
     const int64_t rows = paths->tree->rows * paths->full.row_words;
     const int64_t columns = paths->tree->columns * paths->full.column_words;
     for (int64_t k = 0; k < rows; k++) paths->full.of_row[k] = 0;
@@ -120,8 +121,5 @@ double ota_row_potential(const ota_transport_paths *paths, int32_t i) {
     const int32_t e = arcs->of_row[i];
     if (e != OTA_NO_NODE)
         return ota_path_cost(paths, i, arcs->column[e]) - paths->price[arcs->column[e]];
-    double most = -INFINITY;
-    for (int32_t w = 0; (w = ota_full_column(paths, i, w)) != OTA_NO_NODE; w++)
-        most = fmax(most, ota_path_cost(paths, i, w) - paths->price[w]);
-    return most;
+    return paths->full.potential[i];
 }

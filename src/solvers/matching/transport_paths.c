@@ -39,6 +39,8 @@ static void lay_out_full(ota_transport_paths *paths, ota_arena *arena, size_t n,
     paths->full.of_row = ota_arena_take(arena, rows, sizeof(uint64_t));
     paths->full.of_column = ota_arena_take(arena, columns, sizeof(uint64_t));
     paths->full.hidden = ota_arena_take(arena, m, sizeof(double));
+    paths->full.potential = ota_arena_take(arena, n, sizeof(double));
+    paths->full.reached = ota_arena_take(arena, n, sizeof(int32_t));
 }
 
 void ota_transport_paths_layout(ota_transport_paths *paths, ota_arena *arena, int64_t rows,
@@ -377,6 +379,7 @@ static void reach_row(ota_transport_paths *paths, int32_t i, int32_t entry, doub
     paths->search.seen[i] = paths->search.number;
     paths->search.entry[i] = entry;
     paths->search.offset[i] = offset;
+    if (paths->full.of_row != NULL) paths->full.reached[paths->full.met++] = i;
     if (i == paths->tree->spare_row)
         relax_all(paths, i, nearest);
     else
@@ -386,6 +389,7 @@ static void reach_row(ota_transport_paths *paths, int32_t i, int32_t entry, doub
 /* The pair of row i and column w, which is reached, is full: the row may be reached by what it lacks of being tight. */
 static void relax_full(ota_transport_paths *paths, int32_t i, int32_t w, double distance) {
     const double reduced = ota_path_cost(paths, i, w) - paths->price[w];
+    paths->search.work++;
     const double way = distance + fmax(0.0, ota_row_potential(paths, i) - reduced);
     const int32_t giving = ota_giving_row(paths, i);
     if (!(way < paths->search.shortest) || !(way < paths->search.distance[giving])) return;
@@ -404,6 +408,7 @@ static void grow_row(ota_transport_paths *paths, int32_t i, bool nearest) {
 
 static void begin_search(ota_transport_paths *paths) {
     paths->search.number++;
+    paths->full.met = 0;
     paths->search.open = paths->search.met = paths->search.ends = 0;
     paths->search.end = OTA_NO_NODE;
     paths->search.shortest = INFINITY;
@@ -460,6 +465,10 @@ static void end_search(ota_transport_paths *paths, double length) {
             paths->price[one] += change;
         paths->search.distance[one] = INFINITY;
         paths->search.slot[one] = OTA_NO_NODE;
+    }
+    for (int32_t k = 0; k < paths->full.met; k++) {
+        double *potential = &paths->full.potential[paths->full.reached[k]];
+        *potential = fmax(*potential, paths->search.offset[paths->full.reached[k]] + length);
     }
 }
 
@@ -580,6 +589,7 @@ static void fill_room(ota_transport_paths *paths) {
     for (int32_t w = 0; w < tree->columns; w++) {
         if (!ota_tree_is_least(tree, w)) highest = fmax(highest, paths->price[w]);
     }
+    if (paths->full.of_row != NULL) paths->full.potential[spare] = -highest;
     for (int32_t w = 0; w < tree->columns; w++) {
         int64_t amount = ota_int_min(paths->room[w], paths->excess[spare]);
         amount = ota_int_min(amount, ota_pair_cap(paths, spare, w));

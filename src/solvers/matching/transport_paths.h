@@ -47,6 +47,9 @@ typedef struct ota_transport_paths {
     struct {
         uint64_t *of_row, *of_column; /* bits [rows][row_words], [columns][column_words] */
         double *hidden;               /* [columns] */
+        double *
+            potential; /* [rows] of those that ship: c - v of pairs that are neither full nor empty */
+        int32_t *reached, met; /* [rows] which a search has reached, and how many */
         int64_t row_words, column_words;
     } full;
     struct {
