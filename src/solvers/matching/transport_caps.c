@@ -8,7 +8,27 @@
  * fit; a cap above what a row or a column has is none. The row of spare capacity has caps where columns have least sums. */
 #include "transport_paths.h"
 
+enum { ARCS_A_NODE = 64 };
 static const double UNITS_LIMIT = 0x1p62;
+
+size_t ota_pairs_arcs(size_t n, size_t m) {
+    size_t pairs = 0;
+    return ota_size_mul(n, m, &pairs) ? ota_size_min(pairs, ARCS_A_NODE * (n + m)) : 0;
+}
+
+void ota_pairs_layout(ota_transport_paths *paths, ota_arena *arena, size_t n, size_t m) {
+    const size_t row_words = (m + 63) / 64, column_words = (n + 63) / 64;
+    size_t rows = 0, columns = 0;
+    if (!ota_size_mul(n, row_words, &rows) || !ota_size_mul(m, column_words, &columns))
+        arena->overflowed = true;
+    paths->full.row_words = (int64_t)row_words;
+    paths->full.column_words = (int64_t)column_words;
+    paths->full.of_row = ota_arena_take(arena, rows, sizeof(uint64_t));
+    paths->full.of_column = ota_arena_take(arena, columns, sizeof(uint64_t));
+    paths->full.hidden = ota_arena_take(arena, m, sizeof(double));
+    paths->full.potential = ota_arena_take(arena, n, sizeof(double));
+    paths->full.reached = ota_arena_take(arena, n, sizeof(int32_t));
+}
 
 int64_t ota_pair_cap(const ota_transport_paths *paths, int32_t i, int32_t w) {
     const ota_transport_tree *tree = paths->tree;
@@ -122,4 +142,29 @@ double ota_row_potential(const ota_transport_paths *paths, int32_t i) {
     if (e != OTA_NO_NODE)
         return ota_path_cost(paths, i, arcs->column[e]) - paths->price[arcs->column[e]];
     return paths->full.potential[i];
+}
+
+int32_t ota_flow_find(const ota_transport_paths *paths, int32_t i, int32_t w) {
+    const ota_flow_arcs *arcs = &paths->arcs;
+    const bool by_column = i == paths->tree->spare_row;
+    int32_t e = by_column ? arcs->of_column[w] : arcs->of_row[i];
+    while (e != OTA_NO_NODE && (by_column ? arcs->row[e] != i : arcs->column[e] != w))
+        e = by_column ? arcs->next_in_column[e] : arcs->next_in_row[e];
+    return e;
+}
+
+int64_t ota_flow_of(const ota_transport_paths *paths, int32_t i, int32_t w) {
+    if (ota_pair_is_full(paths, i, w)) return ota_pair_cap(paths, i, w);
+    const int32_t e = ota_flow_find(paths, i, w);
+    return e != OTA_NO_NODE ? paths->arcs.amount[e] : 0;
+}
+
+void ota_pair_take(ota_transport_paths *paths, int32_t i, int32_t w, int64_t amount) {
+    int32_t e = ota_flow_find(paths, i, w);
+    if (e == OTA_NO_NODE) {
+        e = ota_flow_new(&paths->arcs, i, w);
+        paths->arcs.amount[e] = ota_pair_cap(paths, i, w);
+        ota_pair_open(paths, i, w);
+    }
+    ota_flow_take(&paths->arcs, e, amount);
 }

@@ -20,38 +20,17 @@
 enum { GROUP = 8, LONG_LIST = 96, STEPS_PER_QUESTION = 256 };
 /* Pairs a node, and at least, that the first paths may look at: some two to five times as many as they take where no column is popular. */
 enum { NEAR = 1024, NEAR_AT_LEAST = 1 << 20 };
-enum { ARCS_A_NODE = 64 };
-
-/* Arcs of rows that bid: with caps, beyond those of a forest, all pairs or so many a node. */
-static size_t room_of_arcs(size_t n, size_t m, bool caps) {
-    size_t pairs = 0;
-    if (!caps || !ota_size_mul(n, m, &pairs)) return 3 * (n + m);
-    return 3 * (n + m) + ota_size_min(pairs, ARCS_A_NODE * (n + m));
-}
-
-static void lay_out_full(ota_transport_paths *paths, ota_arena *arena, size_t n, size_t m) {
-    const size_t row_words = (m + 63) / 64, column_words = (n + 63) / 64;
-    size_t rows = 0, columns = 0;
-    if (!ota_size_mul(n, row_words, &rows) || !ota_size_mul(m, column_words, &columns))
-        arena->overflowed = true;
-    paths->full.row_words = (int64_t)row_words;
-    paths->full.column_words = (int64_t)column_words;
-    paths->full.of_row = ota_arena_take(arena, rows, sizeof(uint64_t));
-    paths->full.of_column = ota_arena_take(arena, columns, sizeof(uint64_t));
-    paths->full.hidden = ota_arena_take(arena, m, sizeof(double));
-    paths->full.potential = ota_arena_take(arena, n, sizeof(double));
-    paths->full.reached = ota_arena_take(arena, n, sizeof(int32_t));
-}
 
 void ota_transport_paths_layout(ota_transport_paths *paths, ota_arena *arena, int64_t rows,
                                 int64_t columns, bool caps) {
     const size_t n = (size_t)rows, m = (size_t)columns, padded = (size_t)ota_padded(columns);
-    const size_t open = padded + (caps ? 2 : 1) * n, arcs = room_of_arcs(n, m, caps);
+    const size_t open = padded + (caps ? 2 : 1) * n,
+                 arcs = 3 * (n + m) + (caps ? ota_pairs_arcs(n, m) : 0);
     const size_t stride = caps ? ota_size_min(OTA_LISTED, padded) : OTA_LISTED;
     size_t listed = 0;
     if (!ota_size_mul(n, stride, &listed)) arena->overflowed = true;
     paths->lists.stride = (int32_t)stride;
-    if (caps) lay_out_full(paths, arena, n, m);
+    if (caps) ota_pairs_layout(paths, arena, n, m);
     paths->arcs.room = (int32_t)arcs;
     paths->arcs.row = ota_arena_take(arena, arcs, sizeof(int32_t));
     paths->arcs.column = ota_arena_take(arena, arcs, sizeof(int32_t));
@@ -184,15 +163,6 @@ static double least_of_row(ota_transport_paths *paths, int32_t i) {
 
 /* ---- flows ------------------------------------------------------------------------------------------ */
 
-int32_t ota_flow_find(const ota_transport_paths *paths, int32_t i, int32_t w) {
-    const ota_flow_arcs *arcs = &paths->arcs;
-    const bool by_column = i == paths->tree->spare_row;
-    int32_t e = by_column ? arcs->of_column[w] : arcs->of_row[i];
-    while (e != OTA_NO_NODE && (by_column ? arcs->row[e] != i : arcs->column[e] != w))
-        e = by_column ? arcs->next_in_column[e] : arcs->next_in_row[e];
-    return e;
-}
-
 int32_t ota_flow_new(ota_flow_arcs *arcs, int32_t i, int32_t w) {
     const int32_t e = arcs->unused != OTA_NO_NODE ? arcs->unused : arcs->used++;
     if (e == arcs->unused) arcs->unused = arcs->next_in_row[e];
@@ -234,26 +204,9 @@ static void add_flow(ota_transport_paths *paths, int32_t i, int32_t w, int64_t a
     ota_pair_fill(paths, i, w);
 }
 
-int64_t ota_flow_of(const ota_transport_paths *paths, int32_t i, int32_t w) {
-    if (ota_pair_is_full(paths, i, w)) return ota_pair_cap(paths, i, w);
-    const int32_t e = ota_flow_find(paths, i, w);
-    return e != OTA_NO_NODE ? paths->arcs.amount[e] : 0;
-}
-
-static void take_flow(ota_flow_arcs *arcs, int32_t e, int64_t amount) {
+void ota_flow_take(ota_flow_arcs *arcs, int32_t e, int64_t amount) {
     arcs->amount[e] -= amount;
     if (arcs->amount[e] == 0) arcs->empty[arcs->emptied++] = e;
-}
-
-/* Row i ships so much less to column w, whose pair was full when the search began. */
-static void take_from_full(ota_transport_paths *paths, int32_t i, int32_t w, int64_t amount) {
-    int32_t e = ota_flow_find(paths, i, w);
-    if (e == OTA_NO_NODE) {
-        e = ota_flow_new(&paths->arcs, i, w);
-        paths->arcs.amount[e] = ota_pair_cap(paths, i, w);
-        ota_pair_open(paths, i, w);
-    }
-    take_flow(&paths->arcs, e, amount);
 }
 
 static void drop_empty(ota_flow_arcs *arcs) {
@@ -504,9 +457,9 @@ static int64_t ship(ota_transport_paths *paths, int32_t end) {
         if (e == OTA_NO_NODE) break;
         w = column_of_entry(paths, e);
         if (e >= 0)
-            take_flow(arcs, e, amount);
+            ota_flow_take(arcs, e, amount);
         else
-            take_from_full(paths, i, w, amount);
+            ota_pair_take(paths, i, w, amount);
     }
     return amount;
 }

@@ -116,15 +116,22 @@ int32_t ota_flow_find(const ota_transport_paths *paths, int32_t i, int32_t w);
 int32_t ota_flow_new(ota_flow_arcs *arcs, int32_t i, int32_t w);
 /* What row i ships to column w. */
 int64_t ota_flow_of(const ota_transport_paths *paths, int32_t i, int32_t w);
+/* Takes so much off an arc, which is empty and still listed where that is all. */
+void ota_flow_take(ota_flow_arcs *arcs, int32_t e, int64_t amount);
 /* Removes an arc from the lists of its row and its column. */
 void ota_flow_drop(ota_flow_arcs *arcs, int32_t e);
 
-/* transport_caps.c: pairs within caps. The most that row i may ship to column w; INT64_MAX: no cap matters. */
+/* transport_caps.c: pairs within caps. Memory; arcs of rows that bid, beyond those of a forest: all pairs, or so many a node. */
+void ota_pairs_layout(ota_transport_paths *paths, ota_arena *arena, size_t n, size_t m);
+size_t ota_pairs_arcs(size_t n, size_t m);
+/* The most that row i may ship to column w; INT64_MAX: no cap matters. */
 int64_t ota_pair_cap(const ota_transport_paths *paths, int32_t i, int32_t w);
 bool ota_pair_is_full(const ota_transport_paths *paths, int32_t i, int32_t w);
 /* The pair is filled, and off the list of its row; it is not any more, and is listed, or the bound says where it may be found. */
 void ota_pair_fill(ota_transport_paths *paths, int32_t i, int32_t w);
 void ota_pair_open(ota_transport_paths *paths, int32_t i, int32_t w);
+/* Row i ships so much less to column w, whose pair was full when the search began. */
+void ota_pair_take(ota_transport_paths *paths, int32_t i, int32_t w, int64_t amount);
 void ota_pairs_empty(ota_transport_paths *paths);
 /* The first full column of row i from w on, the first row whose pair with column w is full from i on; OTA_NO_NODE: there is none. */
 int32_t ota_full_column(const ota_transport_paths *paths, int32_t i, int32_t w);
