@@ -207,6 +207,12 @@ static void caps_that_leave_no_plan(void **state) {
             c->mu[i] += more * (c->capped ? 0.75 : 1.0);
         assert_int_equal(solve(c, INT64_MAX), OTA_INFEASIBLE);
     }
+    /* No mass at all, and a least sum. */
+    *c = (pair_caps){.n = 1, .m = 2, .cap = {1.0, 1.0}, .nu = {1.0, 1.0}, .capped = true};
+    c->sink = -INFINITY;
+    assert_int_equal(solve(c, INT64_MAX), OTA_OK);
+    c->floor = 0.5;
+    assert_int_equal(solve(c, INT64_MAX), OTA_INFEASIBLE);
     free(c);
 }
 

@@ -73,6 +73,10 @@ static int64_t least_of(const ota_transport_tree *tree, const ota_transport *pro
     return ota_units_least(&tree->units, tree->asked.demand[j], problem->nu[j], problem->floor);
 }
 
+static bool is_floored_by_caps(const ota_transport *problem) {
+    return problem->caps != NULL && problem->capped && problem->floor > 0.0;
+}
+
 /* Masses in units; rows and columns without mass stay out of the tree. */
 static ota_status load_masses(ota_transport_tree *tree, const ota_transport *problem) {
     int64_t n = tree->n;
@@ -95,7 +99,8 @@ static ota_status load_masses(ota_transport_tree *tree, const ota_transport *pro
     ota_status status = ota_units_of(&masses, tree->asked.supply, tree->asked.demand, &tree->units);
     if (status != OTA_OK) return status;
     /* Without rows a unit is nothing, and any least sum too much. */
-    for (int64_t j = 0; j < m && tree->asked.least != NULL && tree->units.total == 0; j++) {
+    const bool floored = tree->asked.least != NULL || is_floored_by_caps(problem);
+    for (int64_t j = 0; j < m && floored && tree->units.total == 0; j++) {
         if (problem->nu[j] > 0.0) return OTA_INFEASIBLE;
     }
     tree->rows = 0;
@@ -283,10 +288,6 @@ static void write_plan(ota_transport_tree *tree, const ota_transport_paths *path
                     tree->plan.row_entries[i] == 1 ? problem->mu[i] : row[j] / sum * problem->mu[i];
         }
     }
-}
-
-static bool is_floored_by_caps(const ota_transport *problem) {
-    return problem->caps != NULL && problem->capped && problem->floor > 0.0;
 }
 
 /* x holds up to one constant on all rows against all columns. A sink fixes it by its zero potential.
