@@ -6,7 +6,9 @@
  *     arcs    i -> j at cost c_ij = top_i - S_ij >= 0;  artificial i -> r, which carry nothing
  *     tree    x_i + x_j = c_ij on its arcs, x_r = 0;  an arc with c_ij - x_i - x_j < 0 may enter
  *
- * A column with a least sum is two nodes: one of that sum, which the spare row does not reach, and one of the rest.
+ * A column with a least sum is two nodes: one of that sum, which the spare row does not reach, and one of the rest. Where pairs have
+ * caps it is one, and a cap of the spare row's pair leaves the least sum. Such plans are what the paths find: x_i + x_j >= c_ij where a pair is
+ * full, and their potentials prove them (hard.c), up to rounding; the simplex knows no caps.
  *
  * Flows are integers (feasible.h), so "zero" is exact, and the paths ship all units or prove that no plan does. What they leave, freed of
  * cycles, is a forest whose pieces hang from r, each by a row at the price that the paths found for it. Cunningham's rule for ties (of the
