@@ -21,10 +21,10 @@ ota_status ota_plamo_build(ota_tokenizer *tokenizer, const ota_tokenizer_parts *
     for (int32_t id = 0; id < vocabulary->count && status == OTA_OK; id++) {
         const int32_t kind = parts->kinds == NULL ? OTA_PIECE_NORMAL : parts->kinds[id];
         const ota_text piece = ota_vocabulary_text(vocabulary, id);
-        const double score = round((double)parts->scores[id] * UNIT);
+        const double score = round((double)parts->scores[id] * (double)UNIT);
         status = ota_look(tokenizer->ending, piece.size, error);
         if (status != OTA_OK || (kind != OTA_PIECE_NORMAL && kind != OTA_PIECE_USER)) continue;
-        if (score > (double)SCORE_MOST * UNIT || score == -UNKNOWN_COST)
+        if (score > (double)SCORE_MOST * (double)UNIT || score == -UNKNOWN_COST)
             status = ota_token_fail(error, OTA_UNSUPPORTED, source, -1,
                                     "piece %d scores above %d, or as what is unknown, -1000, and "
                                     "such vocabularies are not run",
