@@ -154,8 +154,9 @@ static void free_task(void *context, int64_t chunk, int worker) {
         ota_tangents_scores(job, w, at, rows);
         for (int64_t k = 0; k < rows; k++) {
             const int64_t i = at + k;
-            const ota_tangent_row row = ota_tangents_solve(job, w, k, i);
+            ota_tangent_row row = ota_tangents_solve(job, w, k, i);
             const double moved = ota_tangents_of_row(job, i, row.sum, space->f[i], false);
+            row.sink_tangent -= ota_block_centre(&b, k);
             space->a[i] = multiplier(job, &b, k, &row, moved, NULL);
         }
         ota_tangents_emit(job, w, at, rows);

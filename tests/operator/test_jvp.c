@@ -392,12 +392,49 @@ static void test_narrow(void **state) {
     }
 }
 
+/* Two keys of scores t and 0 along (1 + c, c): dP = (s, -s) with s = w v / (w + v), w and v the slopes of the two weights, whatever c
+ * is. One slope outweighs the other by up to 1e200, and U of its key lacks the digits of what is left. Values by mpmath with 60
+ * digits, the weights by bisection of p^(alpha-1) - (1-p)^(alpha-1) = (alpha-1) t. */
+static void test_steep_slopes(void **state) {
+    (void)state;
+    static const struct {
+        double order, t, moves;
+    } table[] = {{3, 0.375, 1.0},
+                 {5, 0.1875, 1.24026360131692213},
+                 {10, 0.109375, 1.01409697787639338},
+                 {50, 0.0146484375, 1.38380082295207706}};
+    for (size_t k = 0; k < sizeof table / sizeof *table; k++) {
+        const double scores[2] = {table[k].t, 0.0}, along[2] = {4.0, 3.0}, tau = 1.0;
+        double out[2] = {0.0}, moved[2] = {0.0}, values[2] = {0.0, -1.0};
+        ota_problem problem = {.size = sizeof problem,
+                               .scores = ota_array_of((double *)scores, OTA_F64, 1, 1, 1, 2),
+                               .regulariser = OTA_ENTMAX,
+                               .order = table[k].order,
+                               .temperature = tau};
+        const ota_options options = {.size = sizeof options, .gradients = 1, .threads = 1};
+        ota_arrays arrays = {.size = sizeof arrays,
+                             .values = ota_array_of(values, OTA_F64, 1, 1, 2, 1),
+                             .out = ota_array_of(out, OTA_F64, 1, 1, 1, 1)};
+        const ota_tangents tangents = {.size = sizeof tangents,
+                                       .scores = ota_array_of((double *)along, OTA_F64, 1, 1, 1, 2),
+                                       .out = ota_array_of(moved, OTA_F64, 1, 1, 1, 1)};
+        ota_plan *plan;
+        assert_int_equal(ota_plan_create(&plan, &problem, 1, &options, NULL), OTA_OK);
+        assert_int_equal(ota_forward(plan, &arrays, NULL, NULL), OTA_OK);
+        assert_int_equal(ota_jvp(plan, &arrays, &tangents, NULL, NULL), OTA_OK);
+        ota_plan_free(plan);
+        if (!(fabs(moved[0] - table[k].moves) <= 64.0 * table[k].order * 0x1p-52 * table[k].moves))
+            fail_msg("order %g: %.17g, not %.17g", table[k].order, moved[0], table[k].moves);
+    }
+}
+
 TEST_FILE(test_jvp) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_differences_and_adjoint),
                                        cmocka_unit_test(test_hessian),
                                        cmocka_unit_test(test_refusals),
                                        cmocka_unit_test(test_fields),
                                        cmocka_unit_test(test_contents),
-                                       cmocka_unit_test(test_narrow)};
+                                       cmocka_unit_test(test_narrow),
+                                       cmocka_unit_test(test_steep_slopes)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

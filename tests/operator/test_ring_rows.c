@@ -178,10 +178,11 @@ static void rows_of_steep_weights_are_those_of_one_process(void **state) {
         draw(s, &steep[k], 2600 + (uint64_t)k);
         s->gradients = true;
         s->statistics = true;
+        const ota_shares order = k % 2 == 0 ? OTA_SHARES_ZIGZAG : OTA_SHARES_IN_ORDER;
         solve(s, &s->all, NULL);
         if (s->all.status < OTA_OK) fail_msg("%s: %s", s->cell->method, s->all.error.message);
-        cut(s, 2 + k % 3, k % 2 == 0 ? OTA_SHARES_ZIGZAG : OTA_SHARES_IN_ORDER, k % 2 == 1);
-        crew_once(2 + k % 3, k % 2 == 0 ? OTA_SHARES_ZIGZAG : OTA_SHARES_IN_ORDER, solve_part, s);
+        cut(s, 2 + k % 3, order, k % 2 == 1);
+        crew_once(2 + k % 3, order, solve_part, s);
         s->gradients = false;
         compare(s, 2 + k % 3);
         for (int r = 0; r < 2 + k % 3; r++) {
@@ -190,6 +191,14 @@ static void rows_of_steep_weights_are_those_of_one_process(void **state) {
             expect_of_size("dq", s, p, ALL, p->dq, s->all.dq, WIDTH);
             expect_of_size("dk", s, p, BATCH * KEY_HEADS, p->dk, s->all.dk, WIDTH);
             expect_of_size("dv", s, p, BATCH * KEY_HEADS, p->dv, s->all.dv, VALUES);
+        }
+        move(s, &s->all, NULL);
+        if (s->all.status < OTA_OK) fail_msg("%s: %s", s->cell->method, s->all.error.message);
+        crew_once(2 + k % 3, order, move_part, s);
+        for (int r = 0; r < 2 + k % 3; r++) {
+            const rows *p = &s->part[r];
+            if (p->status != s->all.status) fail_msg("%s: %s", s->cell->method, p->error.message);
+            expect_of_size("tangent", s, p, ALL, p->moved, s->all.moved, VALUES);
         }
     }
     free(s);

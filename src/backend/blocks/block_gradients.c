@@ -33,6 +33,22 @@ void ota_block_add_slopes(const ota_block *b, int64_t k, const double *beside, c
     }
 }
 
+double ota_block_centre(const ota_block *b, int64_t k) {
+    double *u = b->slopes + k * b->stride, most = 0.0;
+    int64_t steepest = -1;
+    if (!b->rule.regulariser->tsallis || !(b->rule.order > 2.0)) return 0.0;
+    for (int64_t j = 0; j < b->keys; j++) {
+        const double w = ota_block_slope(b, k, j);
+        if (!(w > most)) continue;
+        most = w;
+        steepest = j;
+    }
+    if (steepest < 0) return 0.0;
+    const double middle = u[steepest];
+    for (int64_t j = 0; j < b->keys; j++) u[j] -= middle;
+    return middle;
+}
+
 void ota_block_add_key_sums(const ota_block *b, const double *a, int64_t first,
                             const ota_block_key_sums *to) {
     for (int64_t k = 0; k < b->rows; k++) {

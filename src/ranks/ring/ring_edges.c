@@ -1,6 +1,6 @@
 /* Rows of a ring of an order above 2, whose weights next to 0 no potential of one double tells: from one near it the search for the
  * edge begins (backend/edge.h, within entry caps backend/capped_edge.h), one message round a question. Rows whose lists are whole have their
- * edges from those. Then the centres from which gradients of such rows measure U, that of the steepest weight. */
+ * edges from those. Then the centres from which gradients and tangents of such rows measure U, that of the steepest weight. */
 #include "ring_pairs.h"
 
 void ota_ring_lay_out_edges(const ota_ring_device *ring, ota_ring_steep *to, ota_arena *arena) {

@@ -102,7 +102,7 @@ typedef struct ota_ring_steep {
     ota_edge *edges;
     ota_capped_edge *search;
     ota_capped_edge_sums *sums; /* of a message round */
-    /* Of gradients on free columns: the steepest slope so far, and its U, from which all others are measured: beside it their
+    /* Of gradients and tangents on free columns: the steepest slope so far, and its U, from which all others are measured: beside it their
      * shares of the mean keep no digit otherwise. */
     double *most, *middle;
 } ota_ring_steep;

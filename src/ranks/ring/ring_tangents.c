@@ -93,10 +93,22 @@ static double rest_of_row(const motion *m, int64_t k, double *slope) {
     ota_tangent_row row;
     ota_tangents_of_sink(&job, f, weight, &row);
     *slope = row.sink_slope;
-    return row.sink_slope * row.sink_tangent -
+    return row.sink_slope * (row.sink_tangent - ota_ring_middle(ring, k)) -
            job.base.parameters.tau *
                (ota_tangents_of_row(&job, k % queries, f > -INFINITY ? 1.0 : 0.0, f, true) -
                 ring->backward.limits->by_keys[k]);
+}
+
+/* Measures U of a block's row, and what was summed up before, from that of the row's steepest weight. */
+static void centre(const ota_ring_block *b, int64_t k, double rate) {
+    const ota_ring_device *ring = b->ring;
+    const int64_t row = b->at + k, width = ring->values_width;
+    const double before = ota_ring_middle(ring, row);
+    ota_ring_move_centre(b, k);
+    ota_ring_centre(b, k);
+    const double by = rate * (before - ota_ring_middle(ring, row));
+    for (int64_t w = 0; w < width && (by > 0.0 || by < 0.0); w++)
+        ring->rows.out[row * width + w] += by * ring->rows.piece_out[row * width + w];
 }
 
 /* out += D (w (U - b) / tau) V + D P dV, piece_out += D w V; sums of w and w U. b is 0 on free columns. */
@@ -114,6 +126,7 @@ static void move_rows(const ota_ring_block *b, void *context) {
         double *weights = b->in.weights + k * b->in.stride, *u = b->in.slopes + k * b->in.stride,
                *change = b->in.raw + k * b->in.stride;
         ota_ring_note_values(b, k);
+        centre(b, k, rate);
         for (int64_t j = 0; j < b->in.keys; j++) {
             const double w = weights[j] > 0.0 ? ota_block_slope(&b->in, k, j) : 0.0;
             const double moved = w > 0.0 ? w * (u[j] - (beside != NULL ? beside[j] : 0.0)) : 0.0;
@@ -171,6 +184,7 @@ static bool move(ota_ring_device *ring, motion *m) {
     memset(ring->pairs->mean, 0, (size_t)rows * sizeof(double));
     memset(ring->rows.out, 0, bytes);
     memset(ring->rows.piece_out, 0, bytes);
+    ota_ring_begin_centres(ring);
     return ota_ring_visit_pairs(ring, &pair_round);
 }
 
