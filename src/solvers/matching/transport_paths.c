@@ -471,7 +471,10 @@ static ota_status ship_row(ota_transport_paths *paths, int32_t i) {
     while (paths->excess[i] > 0) {
         begin_search(paths);
         reach_row(paths, i, OTA_NO_NODE, 0.0, true);
-        const ota_status status = search(paths, true, 0);
+        ota_status status = search(paths, true, 0);
+        /* Rows that fill many pairs take as many paths, too short to ask by themselves. */
+        if (status == OTA_OK && paths->full.of_row != NULL)
+            status = ota_watch_spend(&paths->watch, OTA_LISTED);
         if (status != OTA_OK) return status;
         end_search(paths, paths->search.shortest < INFINITY ? paths->search.shortest : 0.0);
         if (paths->search.end == OTA_NO_NODE) return OTA_OK;
