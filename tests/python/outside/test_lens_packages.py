@@ -120,9 +120,19 @@ def test_transformer_lens_s_own_code_takes_it(lens: Any, model: otattn.Model, ro
         theirs_found, labels = getattr(other, call)(return_labels=True)
         assert said == labels and torch.allclose(mine, theirs_found, rtol=0, atol=1e-3), call
     detector = importlib.import_module("transformer_lens.head_detector")
-    for kind in ("previous_token_head", "duplicate_token_head", "induction_head"):
+    capture = model.capture(TEXT, "pattern")
+    for kind, share in (
+        ("previous_token_head", "previous_share"),
+        ("duplicate_token_head", "duplicate_share"),
+        ("induction_head", "induction_share"),
+    ):
         mine = detector.detect_head(ours, TEXT, kind)
         assert torch.allclose(mine, detector.detect_head(theirs, TEXT, kind), atol=1e-4), kind
+        for layer, heads in enumerate(mine):
+            patterns = capture["pattern", layer][0]
+            for pattern, score in zip(patterns, heads, strict=True):
+                own = getattr(otattn.analysis.head_scores(pattern, tokens[0].numpy()), share)
+                assert own == pytest.approx(float(score), abs=1e-5), (kind, layer)
 
 
 def test_bertviz_draws_a_capture(model: otattn.Model) -> None:
