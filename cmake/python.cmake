@@ -35,8 +35,10 @@ target_link_options(otattn_python PRIVATE ${OTATTN_LINK_gc_sections})
 target_link_libraries(otattn_python PUBLIC m PRIVATE Threads::Threads)
 otattn_package_file(otattn_python otattn)
 # otattn.show draws with the figures of the program's reports.
-install(FILES program/report/figures/heatmap.vl.json program/report/figures/receivers.vl.json program/report/theme.json
-    DESTINATION otattn/figures COMPONENT python)
+foreach(figure IN ITEMS grid heatmap patching receivers)
+    install(FILES program/report/figures/${figure}.vl.json DESTINATION otattn/figures COMPONENT python)
+endforeach()
+install(FILES program/report/theme.json DESTINATION otattn/figures COMPONENT python)
 
 # Calls for which ctypes takes longer than the work: a module within the limited interface of CPython, so that one file serves
 # every version from 3.11 on. It finds the library beside itself.

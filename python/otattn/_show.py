@@ -1,4 +1,5 @@
-"""Figures: what a call found out, drawn by the same Vega-Lite files as the program's reports; run folders."""
+"""Figures: what a call or a study found out, drawn by the same Vega-Lite files as the program's reports; run
+folders."""
 
 from __future__ import annotations
 
@@ -6,6 +7,7 @@ import csv
 import html
 import importlib
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,6 +16,7 @@ import numpy as np
 
 from ._aux import AuxOutput
 from ._library import FOLDER
+from ._models.studies import LogitLens, Patching
 
 _FOLDER = FOLDER / "figures"
 _MIME = "application/vnd.vegalite.v6+json"
@@ -25,11 +28,12 @@ _MOST_CELLS = 200
 class Chart:
     """One Vega-Lite specification with its data inside.
 
-    `spec` is the specification. Notebooks draw it, through altair where that is installed.
+    `spec` is the specification. Notebooks draw it, through altair where that is installed. `table` is the
+    Table of a study's numbers, as ``otattn patch`` and ``otattn lens`` write it; None of other charts.
     """
 
-    def __init__(self, spec: dict[str, Any]) -> None:
-        self.spec = spec
+    def __init__(self, spec: dict[str, Any], table: Table | None = None) -> None:
+        self.spec, self.table = spec, table
 
     def to_json(self) -> str:
         """The specification as text."""
@@ -42,9 +46,18 @@ class Chart:
         return altair.Chart.from_dict(self.spec)
 
     def save(self, path: Any) -> None:
-        """Writes the specification, or with vl-convert-python installed a .svg or .png by its ending."""
+        """Writes the specification; by its ending a study's table, .csv, or with vl-convert-python installed
+        a .svg or .png."""
         path = Path(path)
         kind = path.suffix.lower()
+        if kind == ".csv":
+            if self.table is None:
+                raise ValueError(f"{self!r} has no table to write; save the figure as .json, .svg or .png")
+            with path.open("w", newline="", encoding="utf-8") as file:
+                writer = csv.DictWriter(file, self.table.columns, lineterminator="\n")
+                writer.writeheader()
+                writer.writerows(self.table)
+            return
         if kind not in (".svg", ".png"):
             path.write_text(self.to_json(), encoding="utf-8")
             return
@@ -73,12 +86,15 @@ class Chart:
         return f"Chart({text})"
 
 
-def _figure(name: str, data: str, rows: list[dict[str, Any]]) -> dict[str, Any]:
-    spec: dict[str, Any] = json.loads((_FOLDER / f"{name}.vl.json").read_text(encoding="utf-8"))
+def _figure(name: str, data: str, rows: list[dict[str, Any]], axis: str = "") -> dict[str, Any]:
+    """The figure's file with its data; axis: what the values are, where the file leaves that open."""
+    text = (_FOLDER / f"{name}.vl.json").read_text(encoding="utf-8")
+    spec: dict[str, Any] = json.loads(text.replace('"$axis"', json.dumps(axis)))
     if spec["data"]["name"] != data:
         raise ValueError(f"figure {name} wants the data {spec['data']['name']}, not {data}")
     spec["data"] = {"name": data, "values": rows}
-    spec["width"] = _WIDTH
+    if not isinstance(spec["width"], dict):
+        spec["width"] = _WIDTH
     # Only a page has a container to fit into.
     spec.pop("autosize", None)
     return spec
@@ -116,32 +132,37 @@ def _labels(name: str, words: Sequence[Any] | None, count: int) -> list[str]:
 
 
 def show(
-    aux: AuxOutput,
+    found: AuxOutput | Patching | LogitLens,
     *,
     batch: int = 0,
     head: int = 0,
     queries: Sequence[Any] | None = None,
     keys: Sequence[Any] | None = None,
 ) -> Chart:
-    """Draws coupling, received mass and certificate of one head, whichever of them `aux` has.
+    """Draws coupling, received mass and certificate of one head, or a study of a model with its table.
 
     Parameters
     ----------
-    aux : AuxOutput
-        Of a call with ``return_aux=otattn.AuxRequest(coupling=True, receiver=True, certificate=True)``.
+    found : AuxOutput, Patching or LogitLens
+        Of a call with ``return_aux=otattn.AuxRequest(coupling=True, receiver=True, certificate=True)``, of
+        which is drawn what there is; of `Model.patch`, `hf.patch` or `Model.logit_lens`.
     batch, head : int
-        Which head.
+        Which text, of a LogitLens too, and head.
     queries, keys : sequences, optional
-        Words to label rows and columns with, such as tokens; by default positions.
+        Words to label rows and columns with, such as tokens; by default positions. Columns of a study have
+        its own tokens by default.
 
     Returns
     -------
     Chart
+        Of a study with `table`.
 
     Raises
     ------
+    TypeError
+        For anything else.
     ValueError
-        When `aux` has nothing to draw, or more than 200 queries or keys.
+        When `found` has nothing to draw, or more than 200 queries or keys.
 
     Examples
     --------
@@ -152,6 +173,24 @@ def show(
     >>> otattn.show(aux, keys=["we", "see", "it"])
     Chart(One coupling P [queries, keys]: who attends to whom; Column sums of several couplings)
     """
+    if isinstance(found, AuxOutput):
+        return _call_chart(found, batch, head, queries, keys)
+    if not isinstance(found, (Patching, LogitLens)):
+        raise TypeError(
+            f"otattn.show has a {type(found).__name__}, wanted an AuxOutput, a Patching or a LogitLens"
+        )
+    if queries is not None or head != 0:
+        raise ValueError(f"a {type(found).__name__} is drawn by layer, so it takes neither queries nor head")
+    if isinstance(found, LogitLens):
+        return _lens_chart(found, batch, keys)
+    if batch != 0:
+        raise ValueError(f"batch is {batch}, but a Patching has one text")
+    return _patching_chart(found, keys)
+
+
+def _call_chart(
+    aux: AuxOutput, batch: int, head: int, queries: Sequence[Any] | None, keys: Sequence[Any] | None
+) -> Chart:
     parts = []
     if aux.coupling is not None:
         P = _one_head("coupling", aux.coupling, 2, batch, head)
@@ -194,6 +233,90 @@ def show(
 def _number(x: float) -> float | None:
     """JSON has no NaN."""
     return float(x) if np.isfinite(x) else None
+
+
+# As the program's tables show tokens: controls, what takes no place, and what turns the direction of text.
+_HIDDEN = re.compile(
+    r"[\x00-\x1f\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff"
+    r"\U000e0000-\U000e0fff]"
+)
+_MARKS = str.maketrans({" ": "\u2423", "\n": "\u21b5", "\t": "\u21e5"})
+_LONGEST = 30
+
+
+def _word(token: Any) -> str:
+    """A token's text for the eye."""
+    text = _HIDDEN.sub(lambda mark: f"\\u{{{ord(mark[0]):x}}}", str(token).translate(_MARKS))
+    return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "\u2026"
+
+
+def _study_chart(
+    name: str, layers: range, columns: list[str], cells: dict[str, list[Any]], title: dict[str, Any]
+) -> dict[str, Any]:
+    """The figure of cells by layer and column, the last layer on top; layer -1 is the embedding."""
+    if max(len(layers), len(columns)) > _MOST_CELLS:
+        raise ValueError(
+            f"the study has {len(layers)} layers and {len(columns)} columns: a figure shows at most "
+            f"{_MOST_CELLS} of each, so pass study._replace(...) with a part of it"
+        )
+    rows = [
+        {"row": "emb" if layer < 0 else str(layer), "columns": columns}
+        | {word: values[k] for word, values in cells.items()}
+        for k, layer in enumerate(layers)
+    ]
+    spec = _figure(name, "rows", rows[::-1], title.pop("axis"))
+    spec["title"] = {"anchor": "start", **title}
+    spec["config"] = _theme()
+    return spec
+
+
+def _patching_chart(found: Patching, keys: Sequence[Any] | None) -> Chart:
+    shares = np.asarray(found.shares)
+    count = shares.shape[1]
+    words = keys if keys is not None or found.by == "head" else [_word(token) for token in found.tokens]
+    title = {
+        "text": "Activation patching",
+        "subtitle": [
+            f"logit of token {found.answer} less that of {found.other}: clean {found.clean:.4g}, corrupt "
+            f"{found.corrupt:.4g}"
+        ],
+        "axis": "share of the difference of logits restored",
+    }
+    columns = [str(k) for k in range(count)] if words is None else _labels("keys", words, count)
+    cells = {"values": [[_number(x) for x in row] for row in shares]}
+    spec = _study_chart("patching", range(len(shares)), columns, cells, title)
+    records = [
+        {"layer": layer, found.by: k, "restored": float(x)}
+        for layer, row in enumerate(shares)
+        for k, x in enumerate(row)
+    ]
+    return Chart(spec, Table(["layer", found.by, "restored"], records))
+
+
+def _lens_chart(found: LogitLens, batch: int, keys: Sequence[Any] | None) -> Chart:
+    texts = len(found.tokens)
+    if not -texts <= batch < texts:
+        raise ValueError(f"batch is {batch}, but the lens has {texts}")
+    count = len(found.tokens[batch])
+    best, ids = found.probabilities[:, batch, :count, 0], found.ids[:, batch, :count, 0]
+    tokens = [[_word(token) for token in row[batch][:count]] for row in found.texts]
+    columns = _labels("keys", [_word(x) for x in found.tokens[batch]] if keys is None else keys, count)
+    layers = range(-1, len(best) - 1)
+    title = {"text": "Logit lens: the likeliest token by layer and position", "axis": "probability"}
+    cells: dict[str, list[Any]] = {"words": tokens, "values": [[_number(x) for x in row] for row in best]}
+    spec = _study_chart("grid", layers, columns, cells, title)
+    records = [
+        {
+            "layer": layer,
+            "position": k,
+            "probability": float(best[row, k]),
+            "id": int(ids[row, k]),
+            "token": tokens[row][k],
+        }
+        for row, layer in enumerate(layers)
+        for k in range(count)
+    ]
+    return Chart(spec, Table(["layer", "position", "probability", "id", "token"], records))
 
 
 class Table(Sequence[dict[str, Any]]):

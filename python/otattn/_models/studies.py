@@ -32,6 +32,8 @@ class LogitLens(NamedTuple):
     """Theirs."""
     texts: list[list[list[str]]]
     """(layers + 1, batch, tokens): the likeliest one's text."""
+    tokens: list[list[str]]
+    """Of each text its own tokens."""
 
     def __repr__(self) -> str:
         return repr_of(self)
@@ -85,7 +87,9 @@ def logit_lens(model: Model, text: Any, top: int, options: RunOptions) -> LogitL
                 tops = np.take_along_axis(logits, best, 1).astype(np.float64)
                 sums = np.exp(logits.astype(np.float64) - tops[:, :1]).sum(1, keepdims=True)
                 flat[0][place], flat[1][place] = best, np.exp(tops - tops[:, :1]) / sums
-    return LogitLens(ids, probabilities, [model._texts(each[..., 0]) for each in ids])
+    counts = [found.ids.shape[1]] * len(found.ids) if found.lengths is None else found.lengths
+    own = [tokens[:count] for tokens, count in zip(found.tokens, counts, strict=True)]
+    return LogitLens(ids, probabilities, [model._texts(each[..., 0]) for each in ids], own)
 
 
 def _cells(model: Model, name: str, by: str | None, count: int) -> tuple[str, int, int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import csv
 import json
 import pickle
 import subprocess
@@ -571,6 +572,41 @@ def test_patching_is_the_program_s(model: otattn.Model, demo: Path, point: str, 
     assert np.allclose(found.shares, said["restored"], rtol=0, atol=1e-3)
     assert (found.clean, found.corrupt) == pytest.approx((said["clean"], said["corrupt"]), abs=1e-4)
     assert found.tokens == model.tokenizer.texts(model.tokens(corrupt))
+
+
+@pytest.mark.parametrize(
+    ("command", "point"),
+    [("lens", ""), ("patch", "hook_resid_pre"), ("patch", "attn.hook_z")],
+)
+def test_figures_of_studies_are_the_program_s(
+    model: otattn.Model, demo: Path, tmp_path: Path, command: str, point: str
+) -> None:
+    """Rows of the figure, and the table."""
+    clean, corrupt = "The sun sets\n over the", "The sea sets\n over the"
+    if command == "lens":
+        words = ["--text", clean]
+        chart = otattn.show(model.logit_lens([corrupt + " river", clean]), batch=1)
+    else:
+        words = ["--clean", clean, "--corrupt", corrupt, "--answer", " s", "--other", " r", "--point", point]
+        chart = otattn.show(model.patch(clean, corrupt, point, answer=" s", other=" r"))
+    for file in ("f.vl.json", "f.csv"):
+        program(command, demo, *words, "-o", tmp_path / file)
+    said = json.loads((tmp_path / "f.vl.json").read_text())
+    rows, drawn = said["datasets"]["rows"], chart.spec["data"]["values"]
+    assert [row.keys() for row in drawn] == [row.keys() for row in rows]
+    for row, peer in zip(drawn, rows, strict=True):
+        assert np.allclose(row.pop("values"), peer.pop("values"), rtol=0, atol=1e-3)
+        assert row == peer
+    for part in ("encoding", "mark", "layer", "transform"):
+        assert chart.spec.get(part) == said.get(part)
+    chart.save(tmp_path / "here.csv")
+    with (tmp_path / "f.csv").open() as peer_file, (tmp_path / "here.csv").open() as file:
+        there, here = list(csv.DictReader(peer_file)), list(csv.DictReader(file))
+    assert chart.table is not None and chart.table.columns == list(there[0]) == list(here[0])
+    exact = [name for name in there[0] if name not in ("restored", "probability")]
+    assert [[row[name] for name in exact] for row in here] == [[row[name] for name in exact] for row in there]
+    chart.save(tmp_path / "f.svg")
+    assert (tmp_path / "f.svg").read_text().startswith("<svg")
 
 
 def test_refused_patching(model: otattn.Model) -> None:

@@ -10,6 +10,7 @@ import numpy as np
 import otattn
 import pytest
 import torch
+from otattn._models.studies import LogitLens, Patching
 
 EVERYTHING = otattn.AuxRequest(*6 * [True])
 
@@ -61,6 +62,36 @@ def test_refusals(rng: np.random.Generator) -> None:
         otattn.show(otattn.AuxOutput())
     with pytest.raises(ValueError, match="at most 200"):
         otattn.show(otattn.AuxOutput(receiver=np.ones((1, 1, 201))))
+    for other in (np.eye(3), None, aux.coupling):
+        with pytest.raises(TypeError, match="wanted an AuxOutput, a Patching or a LogitLens"):
+            otattn.show(other)
+    with pytest.raises(ValueError, match="has no table to write"):
+        otattn.show(aux).save("one.csv")
+
+
+def test_studies() -> None:
+    shares = np.array([[0.0, 1.0], [np.nan, -0.5]])
+    study = Patching(shares, 2.0, -1.0, 7, 8, "position", ["a\n", "\u202eb" + 40 * "c"])
+    chart = otattn.show(study)
+    rows = chart.spec["data"]["values"]
+    assert [row["row"] for row in rows] == ["1", "0"] and rows[0]["values"] == [None, -0.5]
+    assert rows[0]["columns"][0] == "0 a\u21b5" and rows[0]["columns"][1].startswith("1 \\u{202e}bc")
+    assert "token 7 less that of 8: clean 2, corrupt -1" in chart.spec["title"]["subtitle"][0]
+    assert chart.table is not None and chart.table["restored"][:2] == [0.0, 1.0]
+    assert otattn.show(study, keys=["x", "y"]).spec["data"]["values"][0]["columns"] == ["0 x", "1 y"]
+    assert otattn.show(study._replace(by="head")).spec["data"]["values"][0]["columns"] == ["0", "1"]
+    lens = LogitLens(np.ones((3, 1, 2, 1), int), np.full((3, 1, 2, 1), 0.5), 3 * [[["x", "y"]]], [["a", "b"]])
+    assert [row["row"] for row in otattn.show(lens).spec["data"]["values"]] == ["1", "0", "emb"]
+    for given, words, match in (
+        (study, {"batch": 1}, "a Patching has one text"),
+        (study, {"head": 1}, "neither queries nor head"),
+        (lens, {"queries": ["a", "b"]}, "neither queries nor head"),
+        (lens, {"batch": 1}, "batch is 1, but the lens has 1"),
+        (lens, {"keys": ["a"]}, "keys has 1 words for 2 positions"),
+        (study._replace(shares=np.ones((2, 201)), by="head"), {}, "at most 200 of each"),
+    ):
+        with pytest.raises(ValueError, match=match):
+            otattn.show(given, **words)
 
 
 def test_notebooks(rng: np.random.Generator) -> None:
