@@ -212,9 +212,13 @@ static int refuse_unknown(cli_context *context, const char *text, const char *na
     char field[64];
     (void)snprintf(field, sizeof field, "%.*s", (int)(length < 63 ? length : 63), name);
     if (elsewhere != NULL) {
-        char owners[128] = "";
+        /* Several rows may have one name; all commands fit. */
+        unsigned bits = 0;
+        for (int k = 0; k < cli_flag_count; k++)
+            if (strcmp(cli_flags[k].name, elsewhere->name) == 0) bits |= cli_flags[k].commands;
+        char owners[256] = "";
         for (int k = 0; k < cli_command_count; k++) {
-            if ((elsewhere->commands & cli_commands[k].bit) == 0) continue;
+            if ((bits & cli_commands[k].bit) == 0) continue;
             const size_t used = strlen(owners);
             (void)snprintf(owners + used, sizeof owners - used, "%s%s", used > 0 ? ", " : "",
                            cli_commands[k].name);

@@ -112,7 +112,7 @@ const cli_command cli_commands[] = {
      "Prints architecture, sizes, parameters, types of elements and, with --json, every file and "
      "tensor of a model, from its headers alone. MODEL is a folder with config.json and "
      "model.safetensors or its shards, a .gguf file, of several parts the first, or the name of a "
-     "model in the local hub cache. GPT-2, BERT, Llama and Gemma 3 types are known.",
+     "model in the local hub cache; 'otattn help models' lists the architectures.",
      "otattn info ./gpt2 --json", cli_info, INFO},
     {"capture", "MODEL [TEXT]", 1, 2, "arrays from inside a run of a model",
      "Runs a text, or the tokens of --ids, through the model, with any attention method in any "

@@ -164,6 +164,22 @@ const cli_topic cli_topics[] = {
      "\n"
      "  otattn capture ./gpt2 a.txt --points attn.hook_z -o a.safetensors\n"
      "  otattn perplexity ./gpt2 b.txt --edit 'blocks.3.attn.hook_z[head=2]*=0'\n"},
+    {"models", "architectures of models that are read",
+     "A folder is read whose config.json has one of these as model_type:\n"
+     "\n"
+     "  bert bloom camembert deepseek_v2 deepseek_v3 distilbert electra falcon gemma gemma2\n"
+     "  gemma3 gemma3_text gpt2 gpt_neo gpt_neox gpt_oss gptj granite llama mistral mixtral\n"
+     "  modernbert mpnet olmo2 opt phi3 qwen2 qwen2_moe qwen3 qwen3_moe roberta smollm3 t5 vit\n"
+     "  xlm-roberta\n"
+     "\n"
+     "A gguf file is read whose general.architecture is one of these:\n"
+     "\n"
+     "  bert bloom deepseek2 falcon gemma gemma2 gemma3 gpt-oss gpt2 gptneox granite llama\n"
+     "  modern-bert olmo2 phi3 qwen2 qwen2moe qwen3 qwen3moe smollm3 t5encoder\n"
+     "\n"
+     "Gguf files of Mistral and Mixtral name llama, those of RoBERTa, XLM-RoBERTa, CamemBERT "
+     "and DistilBERT bert. Models of other architectures that transformers runs get other methods "
+     "from the Python module otattn.hf, where their attention can be replaced.\n"},
     {"exit-codes", "exit codes and status words",
      "  0    ok, fixed_iters, partial, nonfinite_rows\n"
      "  1    internal: a defect of the program\n"

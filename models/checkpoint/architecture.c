@@ -30,19 +30,6 @@ const ota_architecture *ota_architecture_named(const char *name, bool gguf) {
     return NULL;
 }
 
-void ota_architecture_list(bool gguf, char *text, size_t size) {
-    const ota_architecture *row;
-    size_t at = 0;
-    text[0] = '\0';
-    for (int i = 0; (row = ota_architecture_at(i)) != NULL && at < size; i++) {
-        if (gguf ? !is_in_gguf(row) : row->model_type == NULL) continue;
-        const int written = ota_snprintf(text + at, size - at, "%s%s", at > 0 ? ", " : "",
-                                         gguf ? row->name : row->model_type);
-        if (written < 0) return;
-        at += (size_t)written;
-    }
-}
-
 const ota_architecture *ota_architecture_inside(const char *outer_type) {
     const ota_architecture *row;
     for (int i = 0; (row = ota_architecture_at(i)) != NULL; i++)

@@ -32,9 +32,9 @@ static ota_status read_activation(ota_reader *r, const char *key, ota_activation
             return OTA_OK;
         }
     }
-    ota_refuse_at(r->error, r->path, 0, "\"%s\": the activation \"%.40s\" is not known", key,
-                  json_string_value(value));
-    return OTA_UNSUPPORTED;
+    (void)ota_refuse_at(r->error, r->path, 0, "\"%s\": the activation \"%.40s\" is not known", key,
+                        json_string_value(value));
+    return ota_advise(r->error, OTA_UNSUPPORTED, OTA_ELSEWHERE);
 }
 
 /* T5's word for its MLP; its gelu is the formula with tanh where it is gated. */
@@ -194,12 +194,10 @@ static ota_status find_architecture(ota_reader *r, const ota_architecture **out)
         return ota_reader_refuse(r, "model_type", "must name the architecture");
     *out = ota_architecture_named(json_string_value(type), false);
     if (*out != NULL) return OTA_OK;
-    char known[512];
-    ota_architecture_list(false, known, sizeof known);
     (void)ota_refuse_at(r->error, r->path, 0,
                         "\"model_type\": the architecture \"%.40s\" is not known",
                         json_string_value(type));
-    return ota_advise(r->error, OTA_UNSUPPORTED, "%s checkpoints can be read", known);
+    return ota_advise(r->error, OTA_UNSUPPORTED, OTA_ARCHITECTURE_ADVICE);
 }
 
 /* Folders of models that see images as well have the settings of the text in an object of their own, and leave out what

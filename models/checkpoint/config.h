@@ -453,8 +453,11 @@ static inline bool ota_architecture_has(const ota_architecture *architecture, un
 /* The table; NULL behind the last. */
 const ota_architecture *ota_architecture_at(int index);
 const ota_architecture *ota_architecture_named(const char *name, bool gguf);
-/* Their names, between commas. */
-void ota_architecture_list(bool gguf, char *text, size_t size);
+/* The end of the advice about a model that is not run here, in one sentence with what stands before it. */
+#define OTA_ELSEWHERE                                                                              \
+    "otattn.hf gives other methods to what transformers runs, where its attention can be replaced"
+/* What it says where the architecture itself is not known: more names than an error holds stand in the program's help. */
+#define OTA_ARCHITECTURE_ADVICE OTA_ELSEWHERE "; 'otattn help models' lists what is read"
 /* Whose settings lie in text_config of such a file; NULL: none. */
 const ota_architecture *ota_architecture_inside(const char *outer_type);
 /* Is the layer a mixture of experts? */

@@ -92,7 +92,8 @@ static ota_status finish_latent(ota_config *config, const char *path, ota_error 
         (void)ota_refuse_at(
             error, path, 0,
             "rotary positions of latent attention are scaled otherwise than by yarn");
-        return ota_advise(error, OTA_UNSUPPORTED, "default and yarn are carried out");
+        return ota_advise(error, OTA_UNSUPPORTED,
+                          "default and yarn are carried out; " OTA_ELSEWHERE);
     }
     return OTA_OK;
 }

@@ -177,13 +177,15 @@ ota_status ota_reader_refuse_rest(const ota_reader *r, const ota_architecture *a
         if (row != NULL) {
             (void)ota_refuse_at(r->error, r->path, 0,
                                 "\"%.80s\" is %s, and such models are not run", key, text);
-            return ota_advise(r->error, OTA_UNSUPPORTED, "%s is the value that is", row->values);
+            return ota_advise(r->error, OTA_UNSUPPORTED, "%s is the value that is; " OTA_ELSEWHERE,
+                              row->values);
         }
         (void)ota_refuse_at(
             r->error, r->path, 0, "\"%.80s\"%s%s is no key that %s checkpoints have", key,
             inside != NULL ? " in " : "", inside != NULL ? inside : "", architecture->name);
-        return ota_advise(r->error, OTA_UNSUPPORTED,
-                          "take it out of the file if the model does not depend on it");
+        return ota_advise(
+            r->error, OTA_UNSUPPORTED,
+            "take it out of the file if the model does not depend on it; " OTA_ELSEWHERE);
     }
     return OTA_OK;
 }

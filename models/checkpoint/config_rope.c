@@ -90,8 +90,9 @@ static ota_status read_type(ota_reader *r, const char *object, ota_rope_scaling 
     (void)ota_refuse_at(r->error, r->path, 0,
                         "\"%s\": rotary positions of type \"%.40s\" are not known", object,
                         json_string_value(type));
-    return ota_advise(r->error, OTA_UNSUPPORTED,
-                      "default, linear, llama3, yarn, longrope and dynamic are carried out");
+    return ota_advise(
+        r->error, OTA_UNSUPPORTED,
+        "default, linear, llama3, yarn, longrope and dynamic are carried out; " OTA_ELSEWHERE);
 }
 
 /* `scaling->original` holds what stands for it where the object has none. */

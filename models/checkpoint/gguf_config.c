@@ -283,9 +283,7 @@ static ota_status find_architecture(const ota_gguf *gguf, const ota_architecture
     if (*architecture != NULL) return OTA_OK;
     (void)ota_refuse_at(error, gguf->shard.path, pair->offset,
                         "the architecture \"%.40s\" is not known", name);
-    char known[512];
-    ota_architecture_list(true, known, sizeof known);
-    return ota_advise(error, OTA_UNSUPPORTED, "%s checkpoints can be read", known);
+    return ota_advise(error, OTA_UNSUPPORTED, OTA_ARCHITECTURE_ADVICE);
 }
 
 ota_status ota_gguf_config(const ota_gguf *gguf, const ota_architecture **architecture,

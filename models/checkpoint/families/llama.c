@@ -328,7 +328,7 @@ const ota_architecture ota_llama_family[] = {
      .rows = {LIST(embed_rows), LIST(norm_rows), LIST(attention_rows), LIST(attention_bias_rows),
               LIST(mlp_rows), LIST(mlp_bias_rows), LIST(gguf_mixture_rows), LIST(end_rows)}},
     /* Converted files of it call themselves llama, and say nothing of a window. */
-    {LLAMA("mistral", "mistral"), .traits = LLAMA_TRAITS,
+    {LLAMA("mistral", "mistral"), .traits = LLAMA_TRAITS | OTA_ARCH_HUB_ALONE,
      .keys = {LIST(base_keys), LIST(mistral_keys)},
      .rows = {LIST(embed_rows), LIST(norm_rows), LIST(attention_rows), LIST(mlp_rows),
               LIST(end_rows)}},
