@@ -186,6 +186,13 @@ typedef struct ota_backward_job {
     int64_t strip_first, strip_rows;
 } ota_backward_job;
 
+/* Above order 2 the slope of one weight may outweigh all others, whose shares of the mean keep their digits only where U - b is
+ * measured from there. Are rows, each with a potential of its own, measured so? */
+static inline bool ota_backward_is_centred(const ota_backward_job *job) {
+    return (job->mode == OTA_BACKWARD_FREE || job->mode == OTA_BACKWARD_ONLINE) &&
+           job->parameters.regulariser->tsallis && job->parameters.order > 2.0;
+}
+
 /* Extra inner dimensions of the last product after so many rounds: A of a row and B of a key. */
 static inline int64_t ota_kernel_dimensions(int64_t rounds) { return 2 * rounds + 1; }
 

@@ -156,7 +156,7 @@ static void free_task(void *context, int64_t chunk, int worker) {
             const int64_t i = at + k;
             ota_tangent_row row = ota_tangents_solve(job, w, k, i);
             const double moved = ota_tangents_of_row(job, i, row.sum, space->f[i], false);
-            row.sink_tangent -= ota_block_centre(&b, k);
+            row.sink_tangent -= ota_block_centre(&b, k, NULL);
             space->a[i] = multiplier(job, &b, k, &row, moved, NULL);
         }
         ota_tangents_emit(job, w, at, rows);
@@ -215,6 +215,7 @@ static void online_row(ota_tangent_job *job, ota_tangent_worker *w, int64_t k, i
     ota_complete_tangents(&job->base.parameters, &job->numbers, s, f, p, m, w->tangents + at);
     ota_tangents_of_sink(job, f, found.sink, &row);
     const ota_block b = ota_tangents_block(job, w, query - k, k + 1);
+    row.sink_tangent -= ota_block_centre(&b, k, shut);
     space->a[query] = multiplier(job, &b, k, &row, moved, shut);
     move_row(job, w, &b, k);
     for (int64_t j = 0; j < m && !space->bad[query]; j++) {

@@ -144,7 +144,65 @@ static void rows_in_order_agree_with_plain_loops(void **unused) {
     free(other);
 }
 
+/* Two rows of two keys. The first has scores t and 0, the second fills the first key with what the first row left, so that
+ * dL/dP of the first row counts for U - (U' of the filled key - U' of the other), U' of the second row: 4 and 3 here. One slope of
+ * the first row outweighs the other by up to 1e200. With s as in test_jvp.c (mpmath, 60 digits), dL/dS = (s, -s) there, 0 in the
+ * second row, and along (4, 3), too, dP = (s, -s), of which the second row takes the opposite. */
+static const struct {
+    double order, t, moves;
+} steep[] = {{3, 0.375, 1.0},
+             {5, 0.1875, 1.24026360131692213},
+             {10, 0.109375, 1.01409697787639338},
+             {50, 0.0146484375, 1.38380082295207706}};
+
+static void solve_steep(int k, const char *cpu, const char *backend) {
+    double scores[4] = {steep[k].t, 0.0, 5.0, 0.0}, along[4] = {4.0, 3.0, 7.0, -1.0};
+    double upstream[4] = {4.5, 3.0, 0.7, 0.2}, slopes[4], values[2] = {0.0, -1.0}, out[2], moved[2];
+    ota_problem problem = {.size = sizeof problem,
+                           .scores = ota_array_of(scores, OTA_F64, 1, 1, 2, 2),
+                           .regulariser = OTA_ENTMAX,
+                           .order = steep[k].order,
+                           .temperature = 1.0,
+                           .columns = OTA_COLUMNS_ONLINE,
+                           .cap = 1.5};
+    const ota_options options = {
+        .size = sizeof options, .gradients = 1, .threads = 1, .cpu = cpu, .backend = backend};
+    ota_arrays arrays = {.size = sizeof arrays,
+                         .values = ota_array_of(values, OTA_F64, 1, 1, 2, 1),
+                         .out = ota_array_of(out, OTA_F64, 1, 1, 2, 1)};
+    const ota_gradients want = {.size = sizeof want,
+                                .coupling_grad = ota_array_of(upstream, OTA_F64, 1, 1, 2, 2),
+                                .scores = ota_array_of(slopes, OTA_F64, 1, 1, 2, 2)};
+    const ota_tangents tangents = {.size = sizeof tangents,
+                                   .scores = ota_array_of(along, OTA_F64, 1, 1, 2, 2),
+                                   .out = ota_array_of(moved, OTA_F64, 1, 1, 2, 1)};
+    ota_plan *plan;
+    assert_int_equal(ota_plan_create(&plan, &problem, 1, &options, NULL), OTA_OK);
+    assert_int_equal(ota_forward(plan, &arrays, NULL, NULL), OTA_OK);
+    assert_int_equal(ota_backward(plan, &arrays, &want, NULL, NULL), OTA_OK);
+    assert_int_equal(ota_jvp(plan, &arrays, &tangents, NULL, NULL), OTA_OK);
+    ota_plan_free(plan);
+    const double s = steep[k].moves, most = 64.0 * steep[k].order * 0x1p-52 * s;
+    const double wanted[6] = {s, -s, 0.0, 0.0, s, -s};
+    const double found[6] = {slopes[0], slopes[1], slopes[2], slopes[3], moved[0], moved[1]};
+    for (int e = 0; e < 6; e++) {
+        if (!(fabs(found[e] - wanted[e]) <= most))
+            fail_msg("order %g, %s, number %d: %.17g, not %.17g", steep[k].order,
+                     backend != NULL ? backend : cpu, e, found[e], wanted[e]);
+    }
+}
+
+static void steep_rows_in_order_keep_their_digits(void **state) {
+    (void)state;
+    for (int k = 0; k < (int)(sizeof steep / sizeof *steep); k++) {
+        for (int level = 0; ota_kernel_name(level) != NULL; level++)
+            solve_steep(k, ota_kernel_name(level), NULL);
+        solve_steep(k, NULL, "plain");
+    }
+}
+
 TEST_FILE(test_online) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(rows_in_order_agree_with_plain_loops)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(rows_in_order_agree_with_plain_loops),
+                                       cmocka_unit_test(steep_rows_in_order_keep_their_digits)};
     return cmocka_run_group_tests_name("online", tests, NULL, NULL);
 }

@@ -33,12 +33,12 @@ void ota_block_add_slopes(const ota_block *b, int64_t k, const double *beside, c
     }
 }
 
-double ota_block_centre(const ota_block *b, int64_t k) {
+double ota_block_centre(const ota_block *b, int64_t k, const bool *shut) {
     double *u = b->slopes + k * b->stride, most = 0.0;
     int64_t steepest = -1;
     if (!b->rule.regulariser->tsallis || !(b->rule.order > 2.0)) return 0.0;
     for (int64_t j = 0; j < b->keys; j++) {
-        const double w = ota_block_slope(b, k, j);
+        const double w = shut != NULL && shut[j] ? 0.0 : ota_block_slope(b, k, j);
         if (!(w > most)) continue;
         most = w;
         steepest = j;

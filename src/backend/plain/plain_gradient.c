@@ -158,6 +158,27 @@ static double mean_of(const ota_backward_job *job, double total, double sum, dou
                        : 0.0;
 }
 
+/* Where ota_backward_is_centred: U becomes U - b where w is not 0, and of all is taken that of the steepest weight. */
+static double centre(const ota_backward_job *job) {
+    plain_row *at = job->space->own;
+    const int64_t keys = job->resolved->keys;
+    int64_t least = -1;
+    if (!ota_backward_is_centred(job)) return 0.0;
+    for (int64_t j = 0; j < keys; j++) {
+        if (!(at->w[j] > 0.0)) continue;
+        at->u[j] -= job->space->b[j];
+        if (least < 0 || at->p[j] < at->p[least]) least = j;
+    }
+    if (least < 0) return 0.0;
+    const double middle = at->u[least];
+    at->sum = -at->slope * middle;
+    for (int64_t j = 0; j < keys; j++) {
+        at->u[j] -= middle;
+        if (at->w[j] > 0.0) at->sum += at->w[j] * at->u[j];
+    }
+    return middle;
+}
+
 typedef void row_body(ota_backward_job *job, int64_t i);
 
 static void each_row(ota_backward_job *job, row_body *body) {
@@ -205,8 +226,9 @@ static void reverse_online(ota_backward_job *job) {
     for (int64_t i = r->queries - 1; i >= 0 && ota_interrupted(&r->settings) == OTA_OK; i--) {
         load_row(job, i);
         weigh(job, i);
+        const double middle = centre(job);
         space->a[i] = space->bad[i] ? NAN : mean_of(job, at->total, at->sum, 0.0);
-        space->sums.row_mass[index * r->queries + i] = space->a[i];
+        space->sums.row_mass[index * r->queries + i] = space->a[i] + middle;
         for (int64_t j = 0; j < r->keys; j++) {
             const bool first =
                 space->shut[j] < 0 && at->s[j] > -INFINITY &&
@@ -339,34 +361,15 @@ static void add_parameters(const ota_backward_job *job, int64_t i) {
                             job->space->row_sums + i * OTA_ROW_SUMS);
 }
 
-/* Above order 2 the slope of one weight may outweigh all others, whose shares of the mean keep their digits only where U is
- * measured from there: U of the steepest weight, taken off all. */
-static double centre(const ota_backward_job *job) {
-    plain_row *at = job->space->own;
-    const int64_t keys = job->resolved->keys;
-    int64_t least = -1;
-    if (!job->parameters.regulariser->tsallis || !(job->parameters.order > 2.0)) return 0.0;
-    for (int64_t j = 0; j < keys; j++) {
-        if (at->p[j] > 0.0 && (least < 0 || at->p[j] < at->p[least])) least = j;
-    }
-    if (least < 0) return 0.0;
-    const double middle = at->u[least];
-    at->sum = -at->slope * middle;
-    for (int64_t j = 0; j < keys; j++) {
-        at->u[j] -= middle;
-        if (at->p[j] > 0.0) at->sum += at->w[j] * at->u[j];
-    }
-    return middle;
-}
-
 /* dL/dS of a row in the place of U, of which `middle` was taken off; P of a bad row is NaN. */
 static void row_gradient(ota_backward_job *job, int64_t i, double a, double middle) {
     const ota_backward_space *space = job->space;
     const plain_row *at = space->own;
     const double tau = job->parameters.tau;
-    const bool online = job->mode == OTA_BACKWARD_ONLINE;
+    const bool online = job->mode == OTA_BACKWARD_ONLINE, centred = ota_backward_is_centred(job);
     for (int64_t j = 0; j < job->resolved->keys; j++) {
-        double g = at->p[j] > 0.0 ? at->w[j] * (at->u[j] - a - space->b[j]) / tau : 0.0;
+        const double b = centred ? 0.0 : space->b[j];
+        double g = at->p[j] > 0.0 ? at->w[j] * (at->u[j] - a - b) / tau : 0.0;
         if (job->state.stored) g = space->gradient[place_of(job, i, j)];
         if (online && i >= space->shut[j]) g = 0.0;
         if (space->bad[i]) g = at->p[j] = at->s[j] <= -INFINITY ? 0.0 : NAN;
@@ -389,9 +392,8 @@ static void write_row(ota_backward_job *job, int64_t i) {
     ota_backward_space *space = job->space;
     plain_row *at = space->own;
     weigh(job, i);
-    double middle = 0.0;
+    const double middle = centre(job);
     if (job->mode == OTA_BACKWARD_FREE) {
-        middle = centre(job);
         space->a[i] = mean_of(job, at->total, at->sum, 0.0);
         space->sums.row_mass[(b * r->heads + h) * r->queries + i] = space->a[i] + middle;
     }

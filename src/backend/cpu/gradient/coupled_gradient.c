@@ -66,8 +66,8 @@ void reverse_online(ota_backward_job *job) {
         const int64_t k = i % OTA_BLOCK_ROWS;
         if (k == OTA_BLOCK_ROWS - 1 || i == r->queries - 1) load_block(job, w, i - k, false);
         const real *s = (const real *)w->scores + k * device->stride;
-        const real *u = (const real *)w->upstream + k * device->stride;
-        real *p = w->weights, *line = w->line;
+        const real *b = space->own->advantage;
+        real *u = (real *)w->upstream + k * device->stride, *p = w->weights, *line = w->line;
         double left = ota_row_mass(r, job->batch, job->head, i);
         for (int64_t j = 0; j < m; j++) {
             line[j] = i < space->shut[j] ? s[j] : (real)-INFINITY;
@@ -77,9 +77,12 @@ void reverse_online(ota_backward_job *job) {
         solve_row(job, i, line, left > 0.0 ? left : 0.0, p);
         space->bad[i] = bad;
         pair_weights(job, i, m, line, p);
+        row_slopes(job, i, m, line, p, w->slope);
+        const double middle = centre(job, p, w->slope, b, m, u);
         space->a[i] =
-            bad ? (double)NAN : mean_of(job, i, line, u, p, space->own->advantage, 0.0, w->slope);
-        space->sums.row_mass[index * r->queries + i] = space->a[i];
+            bad ? (double)NAN
+                : mean_of(job, i, u, ota_backward_is_centred(job) ? NULL : b, middle, w->slope);
+        space->sums.row_mass[index * r->queries + i] = space->a[i] + middle;
         for (int64_t j = 0; j < m; j++) {
             const bool first =
                 space->shut[j] < 0 && s[j] > (real)-INFINITY &&

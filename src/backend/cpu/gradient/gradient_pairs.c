@@ -228,6 +228,9 @@ void find_weights(const ota_backward_job *job, int64_t query, const real *s, rea
     const int64_t m = device->resolved->keys, stride = device->dense_stride;
     if (job->mode != OTA_BACKWARD_PREFIX) {
         pair_weights(job, query, m, s, p);
+        for (int64_t j = 0; job->mode == OTA_BACKWARD_ONLINE && j < m; j++) {
+            if (query >= job->space->shut[j]) p[j] = (real)0;
+        }
         return;
     }
     const int64_t at = device->transposed ? query : query * stride;
@@ -251,15 +254,15 @@ void pairs(const ota_backward_job *job, int64_t query, const real *s, bool weigh
         for (int64_t j = 0; j < m; j++) u[j] = (real)space->gradient[at + j * step];
         return;
     }
-    const real *b = job->mode == OTA_BACKWARD_FREE ? NULL : space->own->advantage;
+    const real *b = job->mode == OTA_BACKWARD_FREE || ota_backward_is_centred(job)
+                        ? NULL
+                        : space->own->advantage;
     if (!weighed) row_slopes(job, query, m, s, p, w);
     const double rate = fmin(1.0 / job->parameters.tau, (double)REAL_MAX);
     KERNELS(device)->slopes(w, b, m, (real)space->a[query], (real)rate, u);
     if (job->mode != OTA_BACKWARD_ONLINE) return;
     for (int64_t j = 0; j < m; j++) {
-        if (query < space->shut[j]) continue;
-        p[j] = query == space->shut[j] ? (real)space->fill[j] : (real)0;
-        u[j] = (real)0;
+        if (query == space->shut[j]) p[j] = (real)space->fill[j];
     }
 }
 
@@ -326,12 +329,26 @@ void solve_row(const ota_backward_job *job, int64_t query, const real *s, double
         space->bad[query] = true;
 }
 
-/* a_i of rows that are coupled to nothing (or whose b is known): the mean of U - b under w, which is found. */
-double mean_of(const ota_backward_job *job, int64_t query, const real *s, const real *u,
-               const real *p, const real *b, double middle, real *w) {
+double centre(const ota_backward_job *job, const real *p, const real *w, const real *b,
+              int64_t count, real *u) {
+    int64_t least = -1;
+    if (!ota_backward_is_centred(job)) return 0.0;
+    for (int64_t j = 0; j < count; j++) {
+        if (!(w[j] > (real)0)) continue;
+        if (b != NULL) u[j] -= b[j];
+        if (least < 0 || p[j] < p[least]) least = j;
+    }
+    if (least < 0) return 0.0;
+    const real middle = u[least];
+    for (int64_t j = 0; j < count; j++) u[j] -= middle;
+    return (double)middle;
+}
+
+/* a_i of rows that are coupled to nothing (or whose b is known): the mean of U - b under w. */
+double mean_of(const ota_backward_job *job, int64_t query, const real *u, const real *b,
+               double middle, const real *w) {
     const int64_t m = job->device->resolved->keys;
     double rest, total;
-    row_slopes(job, query, m, s, p, w);
     const double sum = KERNELS(job->device)->slope_mean(w, u, b, m, &total);
     const double sink = sink_slope(job, query, &rest);
     total += sink;

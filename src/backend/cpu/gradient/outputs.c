@@ -221,20 +221,6 @@ static bool row_lists(ota_backward_job *job, const ota_backward_worker *w, int w
     return false;
 }
 
-/* Above order 2 the slope of one weight may outweigh all others, whose shares of the mean keep their digits only where U is
- * measured from there. Takes U of the steepest weight off all, and returns it; 0 for other orders. */
-static double centre(const ota_backward_job *job, const real *p, int64_t count, real *u) {
-    int64_t least = -1;
-    if (!job->parameters.regulariser->tsallis || !(job->parameters.order > 2.0)) return 0.0;
-    for (int64_t j = 0; j < count; j++) {
-        if (p[j] > (real)0 && (least < 0 || p[j] < p[least])) least = j;
-    }
-    if (least < 0) return 0.0;
-    const real middle = u[least];
-    for (int64_t j = 0; j < count; j++) u[j] -= middle;
-    return (double)middle;
-}
-
 /* dS of a row that is a list, and what its query gets. */
 static void list_slopes(const ota_backward_job *job, const ota_backward_worker *w, int64_t query,
                         int64_t row, int64_t at, real *queries_grad) {
@@ -249,8 +235,8 @@ static void list_slopes(const ota_backward_job *job, const ota_backward_worker *
     double total, rest;
     KERNELS(device)->gather_dot((const real *)w->gradients + row * width, where, count,
                                 packed_of(job)->values, width, width, u);
-    const double middle = centre(job, p, count, u);
     row_powers(job, p, count, slope);
+    const double middle = centre(job, p, slope, NULL, count, u);
     const double sum = KERNELS(device)->slope_mean(slope, u, NULL, count, &total);
     const double sink = sink_slope(job, query, &rest);
     total += sink;
@@ -291,16 +277,17 @@ static void slopes_block(ota_backward_job *job, const ota_backward_worker *w, in
         const int64_t i = first + k;
         const real *s = (const real *)w->scores + k * stride;
         real *u = (real *)w->upstream + k * stride, *p = (real *)w->weights + k * stride;
-        const bool free = job->mode == OTA_BACKWARD_FREE;
-        if (free && !solved) solve_row(job, i, s, ota_row_mass(r, job->batch, job->head, i), p);
-        double middle = 0.0;
-        if (free) {
-            middle = centre(job, p, r->keys, u);
-            space->a[i] = mean_of(job, i, s, u, p, NULL, middle, w->slope);
-        } else {
+        const bool free = job->mode == OTA_BACKWARD_FREE,
+                   weighed = free || ota_backward_is_centred(job);
+        if (!free)
             find_weights(job, i, s, p);
-        }
-        pairs(job, i, s, free, u, p, w->slope);
+        else if (!solved)
+            solve_row(job, i, s, ota_row_mass(r, job->batch, job->head, i), p);
+        if (weighed) row_slopes(job, i, r->keys, s, p, w->slope);
+        const double middle =
+            centre(job, p, w->slope, free ? NULL : space->own->advantage, r->keys, u);
+        if (free) space->a[i] = mean_of(job, i, u, NULL, middle, w->slope);
+        pairs(job, i, s, weighed, u, p, w->slope);
         space->a[i] += middle;
         if (job->choice.sums && !job->state.stored) row_parameters(job, i, s, p, u);
     }

@@ -17,6 +17,7 @@
 #define sink_slope WORD(ota_gradient_sink_slope)
 #define uses_nonfinite WORD(ota_gradient_uses_nonfinite)
 #define solve_row WORD(ota_gradient_solve_row)
+#define centre WORD(ota_gradient_centre)
 #define mean_of WORD(ota_gradient_mean_of)
 #define worker_at WORD(ota_gradient_worker_at)
 #define add_rows WORD(ota_gradient_add_rows)
@@ -72,7 +73,7 @@ void row_powers(const ota_backward_job *job, const real *p, int64_t count, real 
 /* w = dP/dS tau of `count` keys of a row of weights p at scores s. */
 void row_slopes(const ota_backward_job *job, int64_t query, int64_t count, const real *s,
                 const real *p, real *w);
-/* P from the potentials or as it was kept. */
+/* P from the potentials or as it was kept; 0 where an online row closes a key or finds it closed. */
 void find_weights(const ota_backward_job *job, int64_t query, const real *s, real *p);
 /* U -> dL/dS of a row of weights p, in place; w is scratch, or with `weighed` its slopes. */
 void pairs(const ota_backward_job *job, int64_t query, const real *s, bool weighed, real *u,
@@ -83,10 +84,14 @@ double sink_slope(const ota_backward_job *job, int64_t query, double *weight);
 bool uses_nonfinite(const ota_backward_job *job, const real *s, const real *p);
 /* Potential of one row, its top, and whether it can be computed; p is left holding the weights. */
 void solve_row(const ota_backward_job *job, int64_t query, const real *s, double mu, real *p);
-/* a_i of rows that are coupled to nothing (or whose b is known): the mean of U - b under w, which is found. Of U less some
- * number `middle` the sink's is -middle. */
-double mean_of(const ota_backward_job *job, int64_t query, const real *s, const real *u,
-               const real *p, const real *b, double middle, real *w);
+/* Where ota_backward_is_centred: U becomes U - b (NULL: 0) where w is not 0, and of all is taken that of the steepest weight, which is returned; of
+ * equal slopes the least weight's. Else 0. */
+double centre(const ota_backward_job *job, const real *p, const real *w, const real *b,
+              int64_t count, real *u);
+/* a_i of rows that are coupled to nothing (or whose b is known): the mean of U - b under w. Of U less some number `middle` the
+ * sink's is -middle. */
+double mean_of(const ota_backward_job *job, int64_t query, const real *u, const real *b,
+               double middle, const real *w);
 
 /* ---- outputs.c ------------------------------------------------------------------------------ */
 
