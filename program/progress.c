@@ -36,18 +36,19 @@ void cli_progress_begin(cli_progress *progress, const cli_context *context, cons
     progress->begun_ns = progress->last_ns = cli_now_ns();
 }
 
-/* Is a line due? */
+/* Is a line due? The first one is after a second. */
 static bool due(cli_progress *progress, int64_t now) {
     const int64_t run = now - progress->begun_ns, pause = now - progress->last_ns;
+    if (run < SECOND) return false;
     if (progress->terminal) {
-        if (run < SECOND || (progress->shown && pause < SECOND / 5)) return false;
+        if (progress->shown && pause < SECOND / 5) return false;
     } else if (progress->log) {
         /* As long again as half of the run so far, 5 seconds to a minute. */
         const int64_t half = (run - pause) / 2;
         const int64_t least = half < 5 * SECOND    ? 5 * SECOND
                               : half < 60 * SECOND ? half
                                                    : 60 * SECOND;
-        if (run < 2 * SECOND || (progress->shown && pause < least)) return false;
+        if (progress->shown && pause < least) return false;
     } else {
         return false;
     }

@@ -97,7 +97,7 @@ typedef struct measure {
 } measure;
 
 static const measure measures[] = {
-    {"output_tv", COLUMN_OUTPUT_TV, false},
+    {"output_tv", COLUMN_OUTPUT_TV, true},
     {"output_kl", COLUMN_OUTPUT_KL, false},
     {"output_agreement", COLUMN_OUTPUT_AGREEMENT, false},
     {"output_change", COLUMN_OUTPUT_L2, false},

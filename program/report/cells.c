@@ -82,8 +82,12 @@ const cli_table *cli_cells_table(cli_cells *cells, const char *caption) {
     for (size_t index = 0; index < cells->count; index++)
         if (cells->offsets[index] != SIZE_MAX)
             cells->pointers[index] = cells->text + cells->offsets[index];
-    cells->table = (cli_table){caption, cells->pointers, cells->columns,
-                               cells->pointers + cells->columns, cells->count / cells->columns - 1};
+    cells->table = (cli_table){caption,
+                               cells->pointers,
+                               cells->columns,
+                               cells->pointers + cells->columns,
+                               cells->count / cells->columns - 1,
+                               NULL};
     return &cells->table;
 }
 

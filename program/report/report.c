@@ -22,7 +22,7 @@ struct cli_report {
     cli_text text, answers;
     size_t answers_at;      /* bytes of `text` before which the answers stand */
     json_t *specifications; /* name -> Vega-Lite object without data, for the figures in use */
-    json_t *ids;            /* of figures, as keys */
+    json_t *ids;            /* of figures and tables, as keys */
     int figures, maps;
     bool out_of_memory;
     char missing_figure[64];
@@ -254,6 +254,13 @@ void cli_report_code(cli_report *report, const char *text) {
     put(report, "<pre tabindex=\"0\"><code>%e</code></pre>\n", text);
 }
 
+/* The first figure or table of an id is the one that links lead to. */
+static void append_id(cli_report *report, const char *id) {
+    if (id == NULL || json_object_get(report->ids, id) != NULL) return;
+    put(report, " id=\"%e\"", id);
+    if (json_object_set_new(report->ids, id, json_true()) != 0) report->out_of_memory = true;
+}
+
 static bool is_number(const char *cell) {
     if (cell == NULL || *cell == '\0' || strcmp(cell, "-") == 0) return true;
     char *end;
@@ -275,9 +282,10 @@ void cli_report_table(cli_report *report, const cli_table *table) {
         }
     }
     /* A table wider than a phone scrolls by itself, with the keyboard too. */
+    append(report, "<div class=\"scroll\"");
+    append_id(report, table->id);
     put(report,
-        "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"%e\"><table><caption>%m"
-        "</caption><thead><tr>",
+        " tabindex=\"0\" role=\"region\" aria-label=\"%e\"><table><caption>%m</caption><thead><tr>",
         table->caption, table->caption);
     for (size_t column = 0; column < table->column_count; column++)
         put(report,
@@ -354,13 +362,6 @@ json_t *cli_report_theme(void) {
     /* A page shows through; by itself a figure has the reader's own background. */
     if (light != NULL) (void)json_object_del(light, "background");
     return light;
-}
-
-/* The first figure of an id is the one that links lead to. */
-static void append_id(cli_report *report, const char *id) {
-    if (id == NULL || json_object_get(report->ids, id) != NULL) return;
-    put(report, " id=\"%e\"", id);
-    if (json_object_set_new(report->ids, id, json_true()) != 0) report->out_of_memory = true;
 }
 
 void cli_report_fold_begin(cli_report *report, const char *heading, const char *text,

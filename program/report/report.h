@@ -31,6 +31,7 @@ typedef struct cli_table {
     size_t column_count;
     const char *const *cells;
     size_t row_count;
+    const char *id; /* that links lead to, or NULL */
 } cli_table;
 
 /* cells.c: a table put together cell by cell, its heading (may be NULL) first. */

@@ -36,15 +36,15 @@ static const struct sentence {
     {"From layer {settled_layer} on the likeliest token is that of the last layer at half of the "
      "positions or more: {settled_share} there, {unsettled_share} a layer before.",
      "agreement", "agreement_with_final"},
-    {"Until the last layer the likeliest token is another one at more than half of the positions: "
+    {"Right before the last layer the likeliest token is still another one at more than half of "
      "the "
-     "layer before it agrees at {late_share}.",
+     "positions: {late_share} agree.",
      "agreement", "agreement_with_final"},
     {"Predictions move most in layer {moved_layer}, by a total variation of {moved}, and least in "
      "layer "
      "{still_layer}, by {still}.",
      "total variation", "tv"},
-    {"The states of one window {alike} with depth: the mean cosine of two of them is "
+    {"The states of one window {alike}: the mean cosine of two of them is "
      "{cosine_first} at "
      "{first_state} and {cosine_last} at {last_state}.",
      "mean cosine", "mean_cosine"},
@@ -56,7 +56,8 @@ static const struct sentence {
      "in "
      "layer {peak_layer}.",
      "events by layer", "saturation"},
-    {"None of {transitions} transitions is saturated{no_events}.", "saturation", "lens"},
+    {"None of {transitions} transitions is saturated{no_events}.", "saturation in figures",
+     RUN_SATURATION},
     {"Under {method} in place of {own_method} predictions change least, by a total variation of "
      "{method_tv}; perplexity goes from {own_perplexity} to {method_perplexity}.",
      "methods", "methods_perplexity"},

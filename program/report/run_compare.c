@@ -41,7 +41,8 @@ typedef struct comparison {
     json_t *rows;     /* of the figure */
     cli_cells *cells; /* of the page's table */
     cli_text csv;
-    size_t compared, separate;
+    size_t compared, known,
+        separate; /* means, those with intervals, those whose interval leaves out 0 */
     bool aligned; /* some layers stand beside one of another number */
 } comparison;
 
@@ -64,8 +65,10 @@ static void add_row(comparison *to, const run_measure *of, const char *key, cons
     cli_run_difference(first, second, numbers);
     const double spread = cli_run_number(first, "sd");
     if (!isfinite(numbers[0])) return;
+    const bool known = isfinite(numbers[1]) && isfinite(numbers[2]);
     const bool separate = numbers[1] > 0 || numbers[2] < 0;
     to->compared++;
+    to->known += known;
     to->separate += separate;
     to->aligned = to->aligned || layers[0] != layers[1];
     if (spread > 0 && separate && of->first && strcmp(key, of->key) == 0)
@@ -111,14 +114,15 @@ static bool same_text(const run_page *page) {
 
 static void show(run_page *page, comparison *to) {
     char words[256];
-    cli_run_say(page,
-                "Second less first: %s less %s. Of %zu means compared, %zu differ by an interval "
-                "that leaves out 0. Intervals are those of independent samples, which are too "
-                "wide when both runs read the same text; %s.%s",
-                cli_run_name(page, 1), cli_run_name(page, 0), to->compared, to->separate,
-                same_text(page) ? "these did" : "these read different texts",
-                to->aligned
-                    ? " The models have different numbers of layers: each layer of the first "
+    cli_run_say(
+        page,
+        "Second less first: %s less %s. Of %zu means compared, %zu have an interval and %zu "
+        "differ by one that leaves out 0. Intervals are those of independent samples, which are "
+        "too "
+        "wide when both runs read the same text; %s.%s",
+        cli_run_name(page, 1), cli_run_name(page, 0), to->compared, to->known, to->separate,
+        same_text(page) ? "these did" : "these read different texts",
+        to->aligned ? " The models have different numbers of layers: each layer of the first "
                       "stands beside the one of the second at the same share of the depth."
                     : "");
     (void)snprintf(words, sizeof words,
@@ -131,7 +135,8 @@ static void show(run_page *page, comparison *to) {
             "compare", "Differences by measure and layer",
             json_pack("{s:O}", "differences", to->rows),
             "In standard deviations of the first run, so that measures can stand beside each "
-            "other; 2 and more are one colour. Pale: the interval of the difference holds 0.",
+            "other; 2 and more are one colour. Pale: the interval of the difference holds 0, or "
+            "there is none.",
             words, cli_cells_table(to->cells, "Differences of means."),
             "standard deviations of the first run", "compare"});
     if (page->code == 0) page->code = cli_text_end(&to->csv, 0, page->error);
@@ -160,9 +165,14 @@ static void answer(run_page *page, comparison *to) {
     char texts[TOLD + 2][ANSWER];
     cli_answer answers[TOLD + 2] = {{texts[0], "all differences", "compare"}};
     size_t count = 1;
-    (void)snprintf(texts[0], ANSWER,
-                   "%zu of %zu means of %.80s and %.80s differ by an interval that leaves out 0.%s",
-                   to->separate, to->compared, cli_run_name(page, 0), cli_run_name(page, 1),
+    const char *const words =
+        to->known > 0
+            ? "%zu of %zu means of %.80s and %.80s differ by an interval that leaves out 0.%s"
+            : "%zu of %zu means of %.80s and %.80s have an interval, which takes two windows of "
+              "both: "
+              "none is told apart.%s";
+    (void)snprintf(texts[0], ANSWER, words, to->separate, to->known > 0 ? to->known : to->compared,
+                   cli_run_name(page, 0), cli_run_name(page, 1),
                    to->aligned
                        ? " The models have different numbers of layers, which stand side by "
                          "side at the same share of the depth."

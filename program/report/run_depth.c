@@ -198,7 +198,8 @@ static void add_point(json_t *points, cli_cells *cells, const series *line, int 
     (void)json_array_append_new(points, point);
 }
 
-/* Least squares of log R on log(layer + 1): R = c (layer + 1)^exponent. NaN with fewer than 2 layers. */
+/* Least squares of log R on log n: R = c n^exponent, n = layer + 1 being how many layers are passed, that one included.
+ * NaN with fewer than 2 layers. */
 static double exponent_of(const run_measure *of, const series *line) {
     double n = 0, x = 0, y = 0, xx = 0, xy = 0;
     for (size_t layer = 0; layer < json_array_size(line->states); layer++) {
@@ -246,8 +247,10 @@ static void describe_line(const run_measure *of, const series *line, char words[
             used += snprintf(words + used, WORDS - (size_t)used, "; %s %s at %s", names[end - 2],
                              values[end], layers[end]);
     if (strcmp(of->figure, "power_law") == 0)
-        used += snprintf(words + used, WORDS - (size_t)used, "; it goes like (layer + 1)^%.3f",
-                         exponent_of(of, line));
+        used +=
+            snprintf(words + used, WORDS - (size_t)used,
+                     "; it goes like the number of layers passed, 1 at layer 0, to the power %.3f",
+                     exponent_of(of, line));
     (void)snprintf(words + used, WORDS - (size_t)used, ".");
 }
 

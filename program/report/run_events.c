@@ -159,8 +159,10 @@ static void add_totals(run_page *page, int run) {
                    page->count > 1 ? ", " : "", page->count > 1 ? cli_run_name(page, run) : "");
     const cli_table *table = cli_cells_table(cells, caption);
     if (table != NULL && table->row_count > 0) {
+        cli_table named = *table;
+        named.id = RUN_SATURATION;
         cli_run_open(page);
-        cli_report_table(page->report, table);
+        cli_report_table(page->report, &named);
     }
     cli_cells_free(cells);
 }

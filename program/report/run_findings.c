@@ -73,15 +73,33 @@ static size_t extreme(const depth *of, double sign) {
     return best;
 }
 
-static int by_value(const void *a, const void *b) {
-    const double one = *(const double *)a, other = *(const double *)b;
+/* A mean and the ends of its interval. */
+typedef struct spread {
+    double numbers[3];
+} spread;
+
+static spread spread_of(const json_t *figure) {
+    return (spread){
+        {cli_run_number(figure, "mean"), cli_run_interval(figure, 0), cli_run_interval(figure, 1)}};
+}
+
+static int by_mean(const void *a, const void *b) {
+    const double one = ((const spread *)a)->numbers[0], other = ((const spread *)b)->numbers[0];
     return one < other ? -1 : one > other;
 }
 
-/* Of the finite ones, which are sorted. */
-static double middle(double *values, size_t count) {
-    qsort(values, count, sizeof *values, by_value);
-    return count == 0 ? (double)NAN : (values[(count - 1) / 2] + values[count / 2]) / 2;
+/* The middle one of the finite means, which are sorted. Between two, the ends are halfway as well: the half of a sum is
+ * no wider than that, whatever the two have in common. */
+static void tell_middle(json_t *facts, const char *name, spread *values, size_t count) {
+    char word[RUN_WORD];
+    double numbers[3];
+    if (count == 0) return;
+    qsort(values, count, sizeof *values, by_mean);
+    const spread *low = &values[(count - 1) / 2], *high = &values[count / 2];
+    for (int index = 0; index < 3; index++)
+        numbers[index] = (low->numbers[index] + high->numbers[index]) / 2;
+    cli_run_between(numbers, false, word);
+    tell(facts, name, word);
 }
 
 static void find_moves(const json_t *metrics, json_t *facts) {
@@ -97,19 +115,17 @@ static void find_moves(const json_t *metrics, json_t *facts) {
 static void find_drift(const json_t *metrics, json_t *facts) {
     const depth drift = depth_of(metrics, "transitions", "relative_l2");
     const size_t most = extreme(&drift, 1);
-    double *means = cli_noted(calloc(drift.count + 1, sizeof *means));
+    spread *means = cli_noted(calloc(drift.count + 1, sizeof *means));
     size_t count = 0;
     if (most == drift.count || means == NULL) {
         free(means);
         return;
     }
     for (size_t index = 0; index < drift.count; index++)
-        if (isfinite(mean_at(&drift, index))) means[count++] = mean_at(&drift, index);
-    char word[RUN_WORD];
-    cli_run_value(middle(means, count), word);
+        if (isfinite(mean_at(&drift, index))) means[count++] = spread_of(entry(&drift, index));
     tell_mean(facts, "drift", entry(&drift, most));
     tell_layer(facts, "drift_layer", &drift, most);
-    if (count > 1) tell(facts, "drift_middle", word);
+    if (count > 1) tell_middle(facts, "drift_middle", means, count);
     free(means);
 }
 
@@ -128,12 +144,32 @@ static void find_agreement(const json_t *metrics, json_t *facts) {
     tell_share(facts, "unsettled_share", entry(&of, from - 1));
 }
 
-/* How the last figure stands to the first, by intervals that do not overlap. */
-static const char *how(const json_t *first, const json_t *last, const char *up, const char *down,
-                       const char *same) {
-    return cli_run_interval(last, 0) > cli_run_interval(first, 1)   ? up
-           : cli_run_interval(last, 1) < cli_run_interval(first, 0) ? down
-                                                                    : same;
+/* What a measure does from its first figure to its last. */
+typedef struct trend {
+    const char *up, *down, *same;
+    const char *within; /* intervals overlap: nothing is told apart */
+} trend;
+
+/* By intervals that do not overlap; one window has none, whose means are told as what they are. */
+static void tell_trend(json_t *facts, const char *name, const json_t *first, const json_t *last,
+                       const trend *words) {
+    const double from = cli_run_number(first, "mean"), to = cli_run_number(last, "mean");
+    const double ends[] = {cli_run_interval(first, 0), cli_run_interval(first, 1),
+                           cli_run_interval(last, 0), cli_run_interval(last, 1)};
+    bool known = true;
+    for (size_t end = 0; end < sizeof ends / sizeof ends[0]; end++)
+        known = known && isfinite(ends[end]);
+    const bool up = known ? ends[2] > ends[1] : to > from;
+    const bool down = known ? ends[3] < ends[0] : to < from;
+    char word[LIST];
+    if (!isfinite(from) || !isfinite(to)) return;
+    (void)snprintf(word, sizeof word, "%s%s",
+                   up      ? words->up
+                   : down  ? words->down
+                   : known ? words->within
+                           : words->same,
+                   known ? "" : " (by values without an interval)");
+    tell(facts, name, word);
 }
 
 static void find_space(const json_t *metrics, json_t *facts) {
@@ -148,8 +184,10 @@ static void find_space(const json_t *metrics, json_t *facts) {
     tell(facts, "last_state", word);
     tell_mean(facts, "cosine_first", first);
     tell_mean(facts, "cosine_last", last);
-    tell(facts, "alike",
-         how(first, last, "become more alike", "become less alike", "stay as alike"));
+    static const trend words = {"become more alike with depth", "become less alike with depth",
+                                "stay as alike with depth",
+                                "become neither clearly more nor clearly less alike with depth"};
+    tell_trend(facts, "alike", first, last, &words);
     tell_mean(facts, "rank_first", entry(&rank, 0));
     tell_mean(facts, "rank_last", entry(&rank, rank.count - 1));
 }
@@ -162,7 +200,8 @@ static void find_residual(const json_t *metrics, json_t *facts) {
     tell_mean(facts, "residual_last", last);
     tell_layer(facts, "residual_first_layer", &of, 0);
     tell_layer(facts, "residual_last_layer", &of, of.count - 1);
-    tell(facts, "residual_goes", how(first, last, "rises", "falls", "goes"));
+    static const trend words = {"rises", "falls", "stays", "goes, within overlapping intervals,"};
+    tell_trend(facts, "residual_goes", first, last, &words);
 }
 
 /* ---- over heads ---- */
@@ -172,7 +211,7 @@ typedef struct heads {
     size_t first; /* number of the first layer */
     size_t layer, head;
     double most;
-    double *values; /* finite ones, [count] */
+    spread *values; /* those with a finite mean, [count] */
     size_t count;
 } heads;
 
@@ -188,9 +227,10 @@ static void gather(heads *of, const char *key) {
     of->most = -INFINITY;
     json_array_foreach(of->attention, layer, row) {
         json_array_foreach(row, head, one) {
-            const double value = cli_run_number(json_object_get(one, key), "mean");
+            const spread found = spread_of(json_object_get(one, key));
+            const double value = found.numbers[0];
             if (!isfinite(value)) continue;
-            of->values[of->count++] = value;
+            of->values[of->count++] = found;
             if (value <= of->most) continue;
             of->most = value;
             best_layer = layer;
@@ -231,12 +271,10 @@ static void find_sinks(heads *of, json_t *facts) {
 }
 
 static void find_fullest(heads *of, json_t *facts) {
-    char word[RUN_WORD];
     gather(of, "receiver_max");
     if (of->count < 2) return;
-    cli_run_value(middle(of->values, of->count), word);
     tell_mean(facts, "full", head_figure(of, "receiver_max"));
-    tell(facts, "full_middle", word);
+    tell_middle(facts, "full_middle", of->values, of->count);
     tell_count(facts, "full_layer", (double)(of->first + of->layer));
     tell_count(facts, "full_head", (double)of->head);
 }
@@ -368,6 +406,24 @@ static double cell_number(const run_table *table, size_t row, const char *name) 
     return cell != NULL && cli_number(cell, &value) ? value : (double)NAN;
 }
 
+/* A cell with the ends of its interval, where the table has them: NAME_low and NAME_high, of a perplexity those of the
+ * logarithm it is made of. */
+static void tell_cell(json_t *facts, const char *fact, const run_table *table, size_t row,
+                      const char *name) {
+    const bool grows = strcmp(name, "perplexity") == 0;
+    double numbers[3] = {cell_number(table, row, name), NAN, NAN};
+    char end[NAME], word[RUN_WORD];
+    if (!isfinite(numbers[0])) return;
+    for (int index = 0; index < 2; index++) {
+        (void)snprintf(end, sizeof end, "%s_%s", grows ? "nll_per_token" : name,
+                       index == 0 ? "low" : "high");
+        const double value = cell_number(table, row, end);
+        numbers[1 + index] = grows ? exp(value) : value;
+    }
+    cli_run_between(numbers, false, word);
+    tell(facts, fact, word);
+}
+
 /* The first line is the run itself. */
 static void find_methods(const run_folder *run, json_t *facts) {
     const run_table *table = cli_run_table(run, "methods");
@@ -380,18 +436,9 @@ static void find_methods(const run_folder *run, json_t *facts) {
     }
     if (best == 0) return;
     const size_t column = cli_run_column(table, "method");
-    const struct {
-        const char *name, *column;
-        size_t row;
-    } numbers[] = {{"method_tv", "output_tv", best},
-                   {"method_perplexity", "perplexity", best},
-                   {"own_perplexity", "perplexity", 0}};
-    for (size_t index = 0; index < sizeof numbers / sizeof numbers[0]; index++) {
-        char word[RUN_WORD];
-        const double value = cell_number(table, numbers[index].row, numbers[index].column);
-        cli_run_value(value, word);
-        if (isfinite(value)) tell(facts, numbers[index].name, word);
-    }
+    tell_cell(facts, "method_tv", table, best, "output_tv");
+    tell_cell(facts, "method_perplexity", table, best, "perplexity");
+    tell_cell(facts, "own_perplexity", table, 0, "perplexity");
     const char *const names[] = {"own_method", "method"};
     for (size_t index = 0; index < 2; index++) {
         char label[NAME];

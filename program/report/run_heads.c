@@ -224,8 +224,9 @@ static void add_names(run_page *page, int run) {
     cli_run_figure(
         page, "heads_named",
         (cli_figure){"heads_named", title, json_pack("{s:o}", "cells", list),
-                     "A head is named where the low end of its score is more than 0.3 of "
-                     "the way from chance to 1; the others are left pale.",
+                     "A head is named where the low end of its score, of one window the "
+                     "score, is more than 0.3 of the way from chance to 1; the others are "
+                     "left pale.",
                      words, cli_cells_table(table, "Heads with a name."), NULL, "heads_named"});
     cli_cells_free(table);
 }

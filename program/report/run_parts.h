@@ -86,6 +86,8 @@ void cli_run_say(run_page *page, const char *format, ...) __attribute__((format(
 /* Writes the file FOLDER/PART/NAME+ENDING of the first run. */
 void cli_run_write(run_page *page, const char *part, const char *name, const char *ending,
                    const char *text);
+/* The id of the table of saturation in figures, which is table 4 where the folder has it. */
+#define RUN_SATURATION "saturation_figures"
 /* A scalar, or a list of scalars, as text; false for what has members of its own. */
 enum { RUN_SETTING = 512 };
 bool cli_run_setting(const json_t *value, char text[RUN_SETTING]);

@@ -132,7 +132,7 @@ def test_counts_and_exponent_are_told(whole: Path) -> None:
     spec.check("TOT-70", abs(int(told[1]) - metrics["tokens"] * len(metrics["transitions"])), 0)
     means = [layer["alignment"]["mean"] for layer in metrics["transitions"]]
     slope = np.polyfit(np.log(np.arange(1, len(means) + 1)), np.log(means), 1)[0]
-    exponent = re.search(r"it goes like \(layer \+ 1\)\^(-?\d+\.\d+)", text)
+    exponent = re.search(r"the number of layers passed, 1 at layer 0, to the power (-?\d+\.\d+)", text)
     assert exponent is not None
     assert abs(float(exponent[1]) - slope) <= 5.1e-4
     assert "24576 transitions were held against the Lipschitz bound" in text
@@ -548,6 +548,113 @@ def test_a_change_of_the_numbers_changes_the_answer(tmp_path: Path) -> None:
     assert said["first_key_mass"].startswith("1 of 3 layers have a sink")
     assert said["bounds"].startswith("2 of 288 comparisons break the Lipschitz bound")
     assert "become less alike with depth" in said["mean_cosine"]
+
+
+def said_of(metrics: dict[str, Any], folder: Path) -> dict[str | None, str]:
+    """The sentences of the folder with other metrics, by the id that each leads to."""
+    (folder / "metrics.json").write_text(json.dumps(metrics), encoding="utf-8")
+    answer(folder.parent, "report", folder.name)
+    return {name: sentence for sentence, name in answers(folder / "report.html")}
+
+
+def without_intervals(part: Any) -> Any:
+    """As one window leaves it."""
+    if isinstance(part, list):
+        return [without_intervals(one) for one in part]
+    if not isinstance(part, dict):
+        return part
+    return {name: None if name == "ci95" else without_intervals(one) for name, one in part.items()}
+
+
+@pytest.mark.parametrize(
+    ("last", "half", "alike", "goes"),
+    [
+        (0.167, None, "become more alike with depth (by values without an interval):", "rises (by values"),
+        (0.012, None, "become less alike with depth (by values without an interval):", "falls (by values"),
+        (0.0296, None, "stay as alike with depth (by values without an interval):", "stays (by values"),
+        (0.167, 0.01, "become more alike with depth:", "rises from"),
+        (0.0123, 0.01, "become neither clearly more nor", "goes, within overlapping intervals, from"),
+    ],
+)
+def test_ends_are_told_apart_by_intervals_or_values(
+    last: float, half: float | None, alike: str, goes: str, tmp_path: Path
+) -> None:
+    folder = run_folders.write(tmp_path / "run", layers=4, heads=2, tokens=24)
+    metrics = metrics_of(folder)
+    if half is None:
+        metrics = {**without_intervals(metrics), "windows": 1}
+    for part, key in (("layers", "mean_cosine"), ("transitions", "alignment")):
+        for place, mean in ((0, 0.0296), (-1, last)):
+            ends = None if half is None else [mean - half, mean + half]
+            metrics[part][place][key].update(mean=mean, ci95=ends)
+    said = said_of(metrics, folder)
+    assert said["mean_cosine"].startswith(f"The states of one window {alike}")
+    assert said["alignment"].startswith(f"What alignment leaves, R, {goes}")
+    assert ("[" in said["mean_cosine"]) == (half is not None)
+
+
+def test_runs_of_one_window_are_not_told_apart(tmp_path: Path) -> None:
+    for name, seed in (("a", 3), ("b", 4)):
+        folder = run_folders.write(tmp_path / name, layers=3, heads=2, tokens=20, seed=seed)
+        (folder / "metrics.json").write_text(json.dumps(without_intervals(metrics_of(folder))))
+    answer(tmp_path, "report", "a", "--compare", "b", "-o", "both.html")
+    first, _ = answers(tmp_path / "both.html")[0]
+    assert first.startswith("0 of ")
+    assert first.endswith("have an interval, which takes two windows of both: none is told apart.")
+
+
+def test_medians_and_methods_have_their_intervals(tmp_path: Path) -> None:
+    folder = run_folders.write(tmp_path / "run", layers=5, heads=3, tokens=24)
+    (folder / "tables" / "methods.csv").write_text(
+        "method,output_tv,nll_per_token,perplexity,output_tv_low,output_tv_high,nll_per_token_low,nll_per_token_high\n"
+        "softmax,0,8,2981,0,0,7.9,8.1\nsoftmax/online:4,0.0838,8.1,3294,0.08,0.0877,8,8.2\n",
+        encoding="utf-8",
+    )
+    said = said_of(metrics_of(folder), folder)
+
+    def told(figure: dict[str, Any]) -> str:
+        mean, low, high = (f"{number:#.3g}" for number in (figure["mean"], *figure["ci95"]))
+        return f"{mean} [{low}, {high}]"
+
+    drift = sorted(
+        (move["relative_l2"] for move in metrics_of(folder)["transitions"]), key=lambda k: k["mean"]
+    )
+    assert said["drift"].endswith(f"; the median layer by {told(drift[2])}.")
+    full = [head["receiver_max"] for layer in metrics_of(folder)["attention"] for head in layer]
+    full.sort(key=lambda k: k["mean"])
+    assert said["receiver_max"].endswith(f"that of the median head {told(full[7])} times.")
+    assert said["methods_perplexity"] == (
+        "Under softmax/online:4 in place of softmax predictions change least, by a total variation of "
+        "0.0838 [0.0800, 0.0877]; perplexity goes from 2,981 [2,697, 3,294] to 3,294 [2,981, 3,641]."
+    )
+
+
+def test_no_saturation_leads_to_its_numbers(tmp_path: Path) -> None:
+    for table in (False, True):
+        folder = run_folders.write(tmp_path / f"run-{table}", layers=3, heads=2, tokens=24)
+        (folder / "tables" / "events.csv").unlink()
+        if table:
+            (folder / "tables" / "table4.csv").write_text("property,value\nevents,0\n", encoding="utf-8")
+        metrics = metrics_of(folder)
+        metrics["events"] = {"count": 0, "frequency": 0.0}
+        said = said_of(metrics, folder)
+        assert said["saturation_figures"].endswith("is saturated.")
+        text = (folder / "report.html").read_text(encoding="utf-8")
+        shown = text[text.index('id="saturation_figures"') :]
+        caption = re.search("<caption>([^<]*)", shown)
+        assert caption is not None
+        assert caption[1].startswith("Table 4. Saturation events" if table else "Saturation in figures")
+
+
+def test_axes_have_titles_and_one_numbering(whole: Path) -> None:
+    for file in sorted((whole / "figures").glob("*.vl.json")):
+        figure = json.loads(file.read_text(encoding="utf-8"))
+        encodings = [one.get("encoding", {}) for one in [figure, *figure.get("layer", [])]]
+        for axis in ("x", "y"):
+            drawn = [one[axis] for one in encodings if one.get(axis) and "field" in one[axis]]
+            titles = [one["title"] for one in drawn if "title" in one]
+            assert titles, (file.name, axis)
+            assert all(title and "+ 1" not in title for title in titles), (file.name, axis)
 
 
 def test_what_is_one_number_everywhere_is_told_and_not_drawn(tmp_path: Path) -> None:
