@@ -633,7 +633,7 @@ def test_interrupt_ends_a_wait_for_input(tmp_path: Path, words: list[str]) -> No
         time.sleep(0.5)
         child.send_signal(signal.SIGINT)
         assert child.wait(timeout=10) == 130
-        assert json.loads(child.stdout.read())["status"] == "cancelled"
+        assert child.stdout and json.loads(child.stdout.read())["status"] == "cancelled"
     assert sorted(path.name for path in tmp_path.iterdir()) == before
 
 
