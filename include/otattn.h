@@ -675,8 +675,7 @@ typedef struct ota_gradients {
     /* out {batch|1, heads|1, 1, queries}; rows without keys get 0. Where the column masses follow
        the rows' (default, or exact, whose target is scaled to the rows' total) that is included. Of a
        mass of 0, here and of columns, that of a mass that begins to grow; 0 where there is no such limit:
-       of a side that is relaxed, under elastic, prefix and online columns, round a ring, and in fixed
-       rounds on many processes */
+       of a side that is relaxed, and under elastic, prefix and online columns */
     ota_array row_mass;
     /* out {batch|1, heads|1, 1, keys}, of problem.column_mass or, absent, of its default 1 (capped,
        online, and the exact masses of the columns axis) */

@@ -335,11 +335,9 @@ static ota_status run_unrolled(ota_backward_job *job) {
     const ota_resolved *r = &plan->resolved;
     ota_backward_space *s = job->space;
     ota_status stopped = OTA_OK;
-    if (job->choice.may_use_kernel && run_on_kernel(job, &stopped)) return stopped;
-    if (plan->resolved.settings.ranks != NULL)
-        return ends_all(ota_interrupted_together(&r->settings))
-                   ? ota_interrupted_together(&r->settings)
-                   : OTA_UNSUPPORTED;
+    /* One process may want, or have, what another does not. */
+    const bool by_kernel = all_fine(job, job->choice.may_use_kernel);
+    if (by_kernel && run_on_kernel(job, &stopped)) return stopped;
     job->state.stored = true;
     passes_of(job)->widen(job);
     ota_backward_pad(job);
@@ -357,7 +355,9 @@ static ota_status run_unrolled(ota_backward_job *job) {
     passes_of(job)->load_bias(job);
     if (passes_of(job)->mark_top != NULL) passes_of(job)->mark_top(job);
     s->sums.temperature[job->head] += u.sums.temperature;
-    ota_sums_of_parameters(s, &u.sums);
+    /* What the columns say all ranks know, and their parts are summed: one of them tells. */
+    if (r->settings.ranks == NULL || r->settings.ranks->to.rank == 0)
+        ota_sums_of_parameters(s, &u.sums);
     s->sums.row_strength += u.sums.row_strength;
     s->sums.sink[job->head] += u.sums.sink;
     const ota_mass_rule rule = {.a = u.sums.row,

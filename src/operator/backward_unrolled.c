@@ -20,7 +20,7 @@ static void share_masses(ota_head *head, unsigned char *used, double *nu) {
 }
 
 /* Softmax alone has fixed rounds, and its derivatives are relative to the masses: what stands for a mass of 0 that begins to grow
- * (mass_limits.h), so small beside the largest of its side that it shows in no sum. 0: none does. */
+ * (mass_limits.h), so small beside the largest of its side, on all processes, that it shows in no sum. 0: none does. */
 static double grown_mass(const ota_backward_job *job, bool rows) {
     const ota_plan *plan = job->plan;
     const bool queries = rows != plan->strategy.transposed;
@@ -32,6 +32,7 @@ static double grown_mass(const ota_backward_job *job, bool rows) {
         largest = fmax(largest, queries ? ota_row_mass(r, job->batch, job->head, k)
                                         : ota_column_mass(r, job->batch, job->head, k, 1.0));
     }
+    if (rows) (void)ota_ranks_most(&plan->resolved.settings, &largest, 1, "the largest mass");
     return 0x1p-200 * largest;
 }
 

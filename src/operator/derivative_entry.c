@@ -165,12 +165,6 @@ ota_status ota_derivative_run(const ota_derivative_call *e, ota_result *result, 
                            ": scores lie so far apart that potentials do not hold the "
                            "plan, whose column sums they miss by %.3g; mask far scores with -inf",
                            found.head, found.backward_residual);
-    } else if (status == OTA_UNSUPPORTED) {
-        (void)ota_snprintf(found.sentence, sizeof found.sentence,
-                           "head %" PRId64
-                           ": scalings of the rounds leave the range of their type, "
-                           "and the reverse on scores needs all rows in one process",
-                           found.head);
     } else if (found.status != OTA_OK) {
         (void)ota_snprintf(found.sentence, sizeof found.sentence, "%s",
                            ota_status_text(found.status));

@@ -23,9 +23,7 @@ static bool side_has_limits(const ota_problem *p, bool queries) {
 
 static bool masses_grow(const ota_resolved *r, bool queries) {
     const ota_array *mass = queries ? &r->problem.row_mass : &r->problem.column_mass;
-    const bool kernel_alone = r->settings.ranks != NULL && r->settings.stop.fixed;
-    if (!ota_array_present(mass) || kernel_alone || !side_has_limits(&r->problem, queries))
-        return false;
+    if (!ota_array_present(mass) || !side_has_limits(&r->problem, queries)) return false;
     for (int64_t b = 0; b < mass->size[0]; b++) {
         for (int64_t h = 0; h < mass->size[1]; h++) {
             for (int64_t k = 0; k < mass->size[3]; k++) {
@@ -39,6 +37,12 @@ static bool masses_grow(const ota_resolved *r, bool queries) {
 void ota_limits_begin(ota_backward_job *job, const ota_array *rows, const ota_array *columns) {
     job->limits.queries = ota_array_present(rows) && masses_grow(job->resolved, true);
     job->limits.keys = ota_array_present(columns) && masses_grow(job->resolved, false);
+    /* Rounds have other passes where some do, and none of many processes knows the rows of another. */
+    double grow = job->limits.queries ? 1.0 : 0.0;
+    const ota_settings *settings = &job->resolved->settings;
+    if (!settings->stop.fixed || !ota_array_present(rows)) return;
+    (void)ota_ranks_most(settings, &grow, 1, "whether masses of 0 grow");
+    job->limits.queries = grow > 0.0;
 }
 
 bool ota_mass_is_none(const ota_resolved *r, const ota_backward_job *job, bool query, int64_t k) {

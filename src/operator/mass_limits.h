@@ -18,8 +18,7 @@
 
 #include "backward.h"
 
-/* Which masses of 0 of a call with these gradients, or tangents, have a limit. Not of fixed rounds on many processes, which have their
- * kernel alone. */
+/* Which masses of 0 of a call with these gradients, or tangents, have a limit; of fixed rounds, whether those of any process do. */
 void ota_limits_begin(ota_backward_job *job, const ota_array *rows, const ota_array *columns);
 /* Is the mass of this query, or key, 0? */
 bool ota_mass_is_none(const ota_resolved *r, const ota_backward_job *job, bool query, int64_t k);

@@ -14,20 +14,6 @@
 
 /* ---- before ------------------------------------------------------------------------------------- */
 
-ota_status ota_ranks_refuse_gradients(const ota_plan *plan, const ota_gradients *g,
-                                      ota_error *error) {
-    const bool coupled = plan->strategy.path == OTA_PATH_COUPLED;
-    const bool rounds = coupled && plan->resolved.settings.stop.fixed;
-    const bool by_kernel = rounds && plan->backward != NULL && plan->backward->kernel.width > 0 &&
-                           !ota_array_present(&g->coupling_grad);
-    if (rounds && !by_kernel)
-        return ota_fail(
-            error, OTA_UNSUPPORTED, "communicator", "solve to a tolerance",
-            "the reverse of these rounds, of more than 1024, dropped pairs or gradients "
-            "of the coupling, needs all rows in one process");
-    return OTA_OK;
-}
-
 /* Memory for the gradients of all keys or values, once one is wanted. */
 static ota_status room_for(ota_array *room, const ota_array *like, ota_type type,
                            ota_error *error) {

@@ -45,8 +45,6 @@ ota_status ota_ranks_widen_derivative(const ota_plan *plan, const void *given, v
     if (ota_shards_of(plan)->in_ring)
         TRY(along ? ota_ring_check_tangents(plan, wide, error)
                   : ota_ring_check_gradients(plan, wide, error));
-    else if (!along)
-        TRY(ota_ranks_refuse_gradients(plan, wide, error));
     if (ota_shards_of(plan)->from_matrix) return OTA_OK;
     TRY(take_share(plan, wide, OTA_D_KEYS, along, error));
     return take_share(plan, wide, OTA_D_VALUES, along, error);

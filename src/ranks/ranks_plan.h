@@ -68,9 +68,7 @@ static inline bool ota_ranks_share_row(int k) {
     return by == OTA_DERIVATIVE_SUMMED || by == OTA_DERIVATIVE_BY_SHARES;
 }
 
-/* ranks_backward.c: gradients that need all rows in one process; memory for those of all keys and values, when the plan is made. */
-ota_status ota_ranks_refuse_gradients(const ota_plan *plan, const ota_gradients *g,
-                                      ota_error *error);
+/* ranks_backward.c: memory for the gradients of all keys and values, when the plan is made. */
 ota_status ota_ranks_reserve_gradients(ota_plan *plan, ota_error *error);
 
 /* What the messages of this call came to. */

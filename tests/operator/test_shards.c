@@ -23,6 +23,8 @@ static ota_gradients gradients_of(const cell *c, grads *g, const setting *now, i
     ota_gradients want = {.size = sizeof want};
     want.out_grad = ota_array_of(g->out, OTA_F64, BATCH, HEADS, n, VALUES);
     want.values = ota_array_of(g->v, OTA_F64, BATCH, c->matrix ? HEADS : KEY_HEADS, keys, VALUES);
+    /* Of half the sum of the squares of P. */
+    if (c->pairs > 0) want.coupling_grad = now->arrays.coupling;
     want.scores = ota_array_of(g->s, OTA_F64, BATCH, HEADS, n, N);
     if (!c->matrix) {
         want.queries = ota_array_of(g->q, OTA_F64, BATCH, HEADS, n, WIDTH);

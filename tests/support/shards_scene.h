@@ -19,6 +19,7 @@ typedef struct cell {
     const char *method;
     bool causal, window, dense, alibi, relative, softcap, sink, masses, narrow, matrix, dropout;
     bool slim; /* the first number of each query, key and value alone */
+    int pairs; /* 1: gradients by way of the coupling, too */
 } cell;
 
 static const cell cells[] = {
@@ -43,6 +44,8 @@ static const cell cells[] = {
     {.method = "softmax/elastic:1,8", .narrow = true, .sink = true},
     {.method = "entmax:1.5/capped:2.5", .causal = true, .alibi = true},
     {.method = "entmax:1.5/exact"},
+    {.method = "softmax/capped:2.5{rounds=6}", .relative = true, .sink = true, .dropout = true},
+    {.method = "softmax/elastic:0.5,4{rounds=4}", .causal = true, .pairs = 1},
 };
 enum { CELLS = (int)(sizeof cells / sizeof cells[0]) };
 

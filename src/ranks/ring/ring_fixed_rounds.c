@@ -16,9 +16,11 @@
  * and outputs [O, 0] for u_i = dO_i . O_i: t g'_j = V_j . (P^T dO)_j - (P^T (u / mu))_j. */
 #include "ring_fixed_rounds.h"
 
+#include <float.h>
 #include <math.h>
 #include <string.h>
 
+#include "ring_limits.h"
 #include "ring_masses.h"
 #include "ring_multipliers.h"
 #include "ring_pairs.h"
@@ -197,8 +199,9 @@ static bool reverse_round_by_pairs(ota_ring_device *ring, const ota_head *head) 
 }
 
 /* `right`, g' after the round, becomes g' before it; that of the first one is nobody's. */
-static ota_status reverse_round(ota_ring_device *ring, const ota_head *head, int64_t round,
+static ota_status reverse_round(ota_plan *plan, const ota_head *head, int64_t round,
                                 ota_unrolled_sums *found) {
+    ota_ring_device *ring = plan->device;
     const ota_ring_adjoint *s = ring->backward.adjoint;
     const ota_settings *settings = &ring->resolved->settings;
     double tau = head->tau;
@@ -225,7 +228,9 @@ static ota_status reverse_round(ota_ring_device *ring, const ota_head *head, int
         s->outputs[2 * i] = -tau * s->product[i];
         s->outputs[2 * i + 1] = 0.0;
         found->row[i] -= tau * s->upstream[2 * i + 1];
+        s->product[i] = -s->upstream[2 * i + 1];
     }
+    if (!ota_ring_take_round_limits(plan, NULL, s->product, s->b, tau, found)) return OTA_ECOMM;
     if (!(ota_ring_goes_by_pairs(ring) ? reverse_round_by_pairs(ring, head)
                                        : ota_ring_go_home(ring, &message_round)))
         return OTA_ECOMM;
@@ -239,6 +244,10 @@ static ota_status reverse_round(ota_ring_device *ring, const ota_head *head, int
 /* Masses as the rounds met them. */
 static void sum_masses(ota_plan *plan, const ota_head *head, const ota_unrolled_sums *found) {
     const ota_ring_adjoint *s = plan->device->backward.adjoint;
+    const ota_ring_limits *limits = plan->device->backward.limits;
+    for (int64_t i = 0; i < head->rows; i++) {
+        if (ota_ring_row_grows(plan, i) && limits->of_rows.total[i] > 0.0) s->den[i] = DBL_MIN;
+    }
     ota_mass_rule rule = {.a = found->row,
                           .b = found->column,
                           .g = head->g,
@@ -270,10 +279,13 @@ ota_status ota_ring_reverse_rounds(ota_plan *plan, const ota_arrays *arrays,
         found.column[j] = 0.0;
     }
     for (int64_t i = 0; i < head.rows; i++)
-        found.row[i] = s->den[i] > 0.0 ? s->row_right[i] / s->den[i] : 0.0;
+        found.row[i] = s->product[i] = s->den[i] > 0.0 ? s->row_right[i] / s->den[i] : 0.0;
+    if (status == OTA_OK &&
+        !ota_ring_take_round_limits(plan, &want->out_grad, s->product, NULL, 1.0, &found))
+        return OTA_ECOMM;
     for (int64_t k = settings->stop.rounds - 1; k >= 0 && status == OTA_OK; k--) {
         ota_ranks_at(settings->ranks, head.index, k);
-        status = reverse_round(ring, &head, k, &found);
+        status = reverse_round(plan, &head, k, &found);
     }
     if (status == OTA_OK) sum_masses(plan, &head, &found);
     return status;

@@ -1,4 +1,4 @@
-/* Derivatives by masses of 0 in a ring (ring_limits.h): two message rounds at most. */
+/* Derivatives by masses of 0 in a ring (ring_limits.h): two message rounds at most, of fixed rounds as many in every round. */
 #include "ring_limits.h"
 
 #include "ring_masses.h"
@@ -20,6 +20,10 @@ void ota_ring_lay_out_limits(ota_ring_device *ring, ota_arena *arena) {
     found.by_keys = ota_ring_numbers(arena, 1, rows);
     found.of_key = ota_ring_numbers(arena, 1, keys);
     found.by_queries = ota_ring_numbers(arena, 1, keys);
+    if (ring->resolved->settings.stop.fixed) {
+        found.level = ota_ring_numbers(arena, 1, keys);
+        found.mean = ota_ring_numbers(arena, 1, keys);
+    }
     if (to != NULL) *to = found;
     ring->backward.limits = to;
 }
@@ -33,7 +37,9 @@ bool ota_ring_begin_limits(ota_plan *plan, const ota_array *rows, const ota_arra
     at->queries = job.limits.queries;
     at->keys = job.limits.keys && plan->device->coupled;
     double any = at->queries || at->keys ? 1.0 : 0.0;
-    if (!ota_ranks_most(&plan->resolved.settings, &any, 1, "whether masses of 0 have limits"))
+    const bool known = plan->resolved.settings.stop.fixed;
+    if (!known &&
+        !ota_ranks_most(&plan->resolved.settings, &any, 1, "whether masses of 0 have limits"))
         return false;
     at->any = any > 0.0;
     return true;
@@ -73,13 +79,14 @@ static bool row_counts(const ota_ring_device *ring, int64_t k) {
     return ring->pairs->state[k] != OTA_RING_NONFINITE && ring->pairs->f[k] > -INFINITY;
 }
 
-/* x of a pair of a query without mass. */
+/* x of a pair of a query without mass. Fixed rounds know a key without mass by its start, and later by none. */
 static double level_of_row(const ota_ring_block *b, const ota_backward_job *job, int64_t k,
                            int64_t j) {
     const ota_ring_device *ring = b->ring;
     const int64_t key = b->piece->first + b->in.key + j;
-    const bool given = ota_array_present(&ring->resolved->problem.column_mass);
-    if (ring->coupled && given && ota_mass_is_none(ring->resolved, job, false, key))
+    const bool solved = ota_array_present(&ring->resolved->problem.column_mass) &&
+                        !ring->resolved->settings.stop.fixed;
+    if (ring->coupled && solved && ota_mass_is_none(ring->resolved, job, false, key))
         return -INFINITY;
     return ota_limit_level(job, b->in.first + k, key, b->in.scores[k * b->in.stride + j],
                            ring->coupled ? ring->columns.g[key] : 0.0);
@@ -163,6 +170,12 @@ static double share_of(ota_plan *plan, bool query, int64_t k) {
     return sums->total[k] > 0.0 ? ota_limit_bound(&job, query, sums->top[k]) : 0.0;
 }
 
+/* L of a key, once its weights are known. */
+static double level_of(ota_plan *plan, int64_t key) {
+    const ota_limit_sums *sums = &plan->device->backward.limits->of_keys;
+    return sums->top[key] / job_of(plan, 0).parameters.tau + log(sums->total[key]);
+}
+
 /* ---- backward ------------------------------------------------------------------------------------- */
 
 bool ota_ring_take_limits(ota_plan *plan, const ota_array *out_grad, double *a, double *b) {
@@ -185,9 +198,36 @@ bool ota_ring_take_limits(ota_plan *plan, const ota_array *out_grad, double *a, 
     return true;
 }
 
+bool ota_ring_take_round_limits(ota_plan *plan, const ota_array *out_grad, const double *a,
+                                const double *b, double unit, const ota_unrolled_sums *sums) {
+    ota_ring_device *ring = plan->device;
+    const ota_ring_limits *at = ring->backward.limits;
+    growth g = {.plan = plan, .out_grad = out_grad, .a = a, .b = b};
+    if (!at->any) return true;
+    ota_ring_take_potentials(ring);
+    if (!find_weights(&g, "passing keys on for masses of 0")) return false;
+    for (int64_t i = 0; i < ring->resolved->queries; i++) {
+        if (ota_ring_row_grows(plan, i) && at->of_rows.total[i] > 0.0)
+            sums->row[i] += unit * (at->of_rows.sum[i] / at->of_rows.total[i]);
+    }
+    for (int64_t j = 0; j < ring->resolved->keys && at->keys; j++) {
+        const bool reached = ota_ring_key_grows(plan, j) && at->of_keys.total[j] > 0.0;
+        const double level = reached ? level_of(plan, j) : -INFINITY;
+        if (out_grad == NULL && reached) sums->column[j] += at->mean[j] * exp(at->level[j] - level);
+        at->mean[j] = reached ? unit * (at->of_keys.sum[j] / at->of_keys.total[j]) : 0.0;
+        at->level[j] = level;
+    }
+    return true;
+}
+
 /* ---- tangents ------------------------------------------------------------------------------------- */
 
-void ota_ring_ask_limits(ota_plan *plan, const ota_tangents *tangents) {
+void ota_ring_start_limits(ota_plan *plan) {
+    const ota_ring_limits *at = plan->device->backward.limits;
+    for (int64_t j = 0; j < plan->resolved.keys && at->level != NULL; j++) at->level[j] = -INFINITY;
+}
+
+static void ask(ota_plan *plan, const ota_tangents *tangents) {
     const ota_ring_device *ring = plan->device;
     const ota_ring_limits *at = ring->backward.limits;
     const int64_t queries = ring->resolved->queries;
@@ -247,16 +287,27 @@ static void sum_keys(const ota_ring_block *b, void *context) {
     }
 }
 
-bool ota_ring_move_limits(ota_plan *plan) {
+/* What a unit of the target moves the sum of a key by; in a round 0 where it began from what the caller gave. */
+static double share_of_key(ota_plan *plan, int64_t key) {
+    const ota_ring_limits *at = plan->device->backward.limits;
+    if (at->level == NULL) return share_of(plan, false, key);
+    const double before = at->level[key];
+    if (!(at->of_keys.total[key] > 0.0)) return 0.0;
+    at->level[key] = level_of(plan, key);
+    return before > -INFINITY ? exp(at->level[key] - before) : 0.0;
+}
+
+bool ota_ring_move_limits(ota_plan *plan, const ota_tangents *tangents) {
     ota_ring_device *ring = plan->device;
     const ota_ring_limits *at = ring->backward.limits;
     const int64_t keys = ring->resolved->keys;
     growth g = {.plan = plan};
+    ask(plan, tangents);
     if (!at->any) return true;
     if (!find_weights(&g, "passing keys on for masses of 0")) return false;
     for (int64_t k = 0; k < ota_ring_row_count(ring); k++)
         at->of_query[k] *= share_of(plan, true, k);
-    for (int64_t j = 0; j < keys; j++) at->of_key[j] *= share_of(plan, false, j);
+    for (int64_t j = 0; j < keys; j++) at->of_key[j] *= share_of_key(plan, j);
     if (!ring->coupled) return true;
     const ota_ring_pair_round round = {.rows = sum_rows,
                                        .keys = sum_keys,

@@ -227,7 +227,7 @@ static bool sum_pairs(ota_ring_device *ring, motion *m) {
     return ota_ring_visit_pairs(ring, &keys);
 }
 
-/* How the sums that the columns must have move, of all ranks, into `extra`. */
+/* How the sums that the columns must have move, of all ranks, into `extra`; a round's own sums move by what queries that grow take. */
 static void move_columns(ota_ring_device *ring, const motion *m, ota_mass_rule *rule) {
     const ota_tangent_job job = job_of(m, 0);
     const ota_ring_adjoint *s = ring->backward.adjoint;
@@ -243,7 +243,9 @@ static void move_columns(ota_ring_device *ring, const motion *m, ota_mass_rule *
         if (at->of_query[i] < 0.0 || at->of_query[i] > 0.0) s->row_sums[i] = 0.0;
     }
     for (int64_t j = 0; j < r->keys; j++)
-        s->extra[j] = ota_ring_key_grows(m->plan, j) ? 0.0 : s->extra[j] - at->by_queries[j];
+        s->extra[j] = ota_ring_key_grows(m->plan, j) ? 0.0
+                      : rule->finished               ? s->extra[j]
+                                                     : s->extra[j] - at->by_queries[j];
 }
 
 /* b of a head with coupled columns. */
@@ -270,8 +272,9 @@ static ota_status move_round(ota_ring_device *ring, const ota_head *head, int64_
     const ota_ring_adjoint *s = ring->backward.adjoint;
     const ota_settings *settings = &ring->resolved->settings;
     const ota_tangent_job job = job_of(m, 0);
+    const double *grown = ring->backward.limits->by_queries;
     ota_ring_take_potentials(ring);
-    if (!sum_pairs(ring, m) ||
+    if (!ota_ring_move_limits(m->plan, m->tangents) || !sum_pairs(ring, m) ||
         !ota_ranks_sum(settings, s->right, head->columns, NULL, 0, "a round of tangents"))
         return OTA_ECOMM;
     if (round == 0) {
@@ -285,9 +288,9 @@ static ota_status move_round(ota_ring_device *ring, const ota_head *head, int64_
         const ota_key_update update = ota_ring_update(head, j, g, sum);
         s->b[j] *= update.by_g;
         if (update.by_level > 0.0)
-            s->b[j] +=
-                update.by_level * (s->right[j] / sum + g / head->tau * job.numbers.temperature -
-                                   head->tau * s->extra[j] / head->nu[j]);
+            s->b[j] += update.by_level * ((s->right[j] + head->tau * grown[j]) / sum +
+                                          g / head->tau * job.numbers.temperature -
+                                          head->tau * s->extra[j] / head->nu[j]);
         s->b[j] -= update.by_t * job.numbers.temperature;
         for (int p = 0; p < OTA_RULE_PARAMETERS; p++)
             s->b[j] -= update.by_parameter[p] * ota_tangent_of_parameter(&job, p);
@@ -310,7 +313,7 @@ static ota_status move_unit(ota_plan *plan, void *context, double *residual) {
     motion *m = context;
     ota_ring_device *ring = plan->device;
     const bool fixed = ring->backward.kept != NULL;
-    ota_ring_ask_limits(plan, m->tangents);
+    ota_ring_start_limits(plan);
     if (fixed) {
         const ota_status status = follow_rounds(ring, m->arrays, m);
         if (status != OTA_OK) return status;
@@ -321,7 +324,7 @@ static ota_status move_unit(ota_plan *plan, void *context, double *residual) {
         return OTA_ECOMM;
     }
     if (ring->rule == OTA_RING_BY_LSE) ota_ring_take_potentials(ring);
-    if (!ota_ring_move_limits(plan)) return OTA_ECOMM;
+    if (!ota_ring_move_limits(plan, m->tangents)) return OTA_ECOMM;
     if (ring->coupled && !fixed) {
         const ota_status status = find_multipliers(ring, m, residual);
         if (status != OTA_OK) return status;

@@ -8,7 +8,8 @@
  *               dS_ij -= omega step g'_j q_ij,  df_i -= omega step sum_j g'_j q_ij
  *
  * with f' = dL/df, g' = dL/dg; kappa = 1 or RHO / (RHO + t). An update that hits the ceiling, or closes a
- * key, passes nothing on. The order of updates is that of sinkhorn.c. */
+ * key, passes nothing on. The order of updates is that of sinkhorn.c. Rows may lie on many processes, whose sums over rows are added
+ * up; what the columns alone say every one of them knows, and the first tells. */
 #include "adjoint.h"
 
 #include <string.h>
@@ -375,6 +376,11 @@ static void columns_reverse(void *context, int64_t chunk, int worker) {
     job->temperature[chunk] = temperature;
 }
 
+/* Does this process tell what all know? */
+static bool tells(const ota_head *head) {
+    return head->settings->ranks == NULL || head->settings->ranks->to.rank == 0;
+}
+
 static double total(const double *chunks) {
     double sum = 0.0;
     for (int c = 0; c < OTA_ADJOINT_CHUNKS; c++) sum += chunks[c];
@@ -383,6 +389,7 @@ static double total(const double *chunks) {
 
 static void reverse_columns(ota_unrolled *u, const ota_step *step, pass_job *job, bool final) {
     const ota_head *head = u->head;
+    const bool first = tells(head);
     double *lift = u->more_partial, *pull = lift + head->scores.stride;
     for (int64_t j = 0; j < head->columns; j++) {
         const double g_grad = u->g_grad[j];
@@ -391,7 +398,7 @@ static void reverse_columns(ota_unrolled *u, const ota_step *step, pass_job *job
         lift[j] = step->level[j] > -INFINITY ? -step->t * step->level[j] : -INFINITY;
         pull[j] = update.by_level * g_grad;
         if (update.by_level > 0.0) u->sums.column[j] += step->t * pull[j] / head->nu[j];
-        if (final) u->sums.temperature += update.by_t * g_grad;
+        if (final && first) u->sums.temperature += update.by_t * g_grad;
         for (int p = 0; p < OTA_RULE_PARAMETERS; p++)
             u->sums.parameters[p] += update.by_parameter[p] * g_grad;
         u->g_grad[j] = update.by_g * g_grad;
@@ -402,18 +409,19 @@ static void reverse_columns(ota_unrolled *u, const ota_step *step, pass_job *job
     if (final) u->sums.temperature += total(job->temperature);
 }
 
-static void reverse_rows(ota_unrolled *u, pass_job *job, bool final) {
+/* False: the communicator failed. */
+static bool reverse_rows(ota_unrolled *u, pass_job *job, bool final) {
     const ota_head *head = u->head;
+    double *const sums = u->more_partial;
     ota_parallel(head->host.pool, OTA_ADJOINT_CHUNKS, rows_reverse, job);
-    for (int64_t j = 0; j < head->columns; j++) {
-        double sum = 0.0;
-        for (int64_t c = 0; c < OTA_ADJOINT_CHUNKS; c++)
-            sum += u->partial[c * head->scores.stride + j];
-        u->g_grad[j] += sum;
-    }
+    add_chunks(head, u->partial, sums);
+    if (!ota_ranks_sum(head->settings, sums, head->columns, NULL, 0, "a reversed row update"))
+        return false;
+    for (int64_t j = 0; j < head->columns; j++) u->g_grad[j] += sums[j];
     if (final) u->sums.temperature += total(job->temperature);
     u->sums.row_strength += total(job->strength);
     u->sums.sink += total(job->sink);
+    return true;
 }
 
 ota_status ota_unrolled_reverse(ota_unrolled *u) {
@@ -422,6 +430,8 @@ ota_status ota_unrolled_reverse(ota_unrolled *u) {
     pass_job job = {.u = u, .temperature = temperature, .strength = strength, .sink = sinks};
     ota_parallel(head->host.pool, OTA_ADJOINT_CHUNKS, plan_reverse, &job);
     add_chunks(head, u->partial, u->g_grad);
+    if (!ota_ranks_sum(head->settings, u->g_grad, head->columns, NULL, 0, "the reversed plan"))
+        return OTA_ECOMM;
     u->sums.temperature = total(temperature);
     u->sums.row_strength = u->sums.sink = 0.0;
     memset(u->sums.parameters, 0, sizeof u->sums.parameters);
@@ -429,18 +439,18 @@ ota_status ota_unrolled_reverse(ota_unrolled *u) {
     memset(u->sums.column, 0, (size_t)head->columns * sizeof(double));
     for (int64_t k = u->step_count - 1; k >= 0; k--) {
         const ota_step *step = &u->steps[k];
-        const ota_status going = ota_interrupted(head->settings);
+        const ota_status going = ota_interrupted_together(head->settings);
         if (going != OTA_OK) return going;
         /* Updates at a higher temperature of the schedule do not move with tau. */
         const bool final = !(step->t > head->tau);
         job.step = step;
         if (step->kind == OTA_STEP_COLUMNS)
             reverse_columns(u, step, &job, final);
-        else
-            reverse_rows(u, &job, final);
+        else if (!reverse_rows(u, &job, final))
+            return OTA_ECOMM;
         if (!(step->ratio < 1.0 || step->ratio > 1.0)) continue;
         for (int64_t j = 0; j < head->columns; j++) {
-            if (final && step->g[j] > -INFINITY)
+            if (final && tells(head) && step->g[j] > -INFINITY)
                 u->sums.temperature += u->g_grad[j] * step->g[j] / step->t;
             u->g_grad[j] *= step->ratio;
         }
