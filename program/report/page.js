@@ -122,7 +122,11 @@
         visit(item);
         // Cells that answer for the nearest point have it as their datum.
         const point = item.datum?.mark ? item.datum : item;
-        if (item.tooltip && point._svg) found.set(JSON.stringify(item.tooltip), Object.assign(point, { told: item.tooltip }));
+        if (!item.tooltip || !point._svg) continue;
+        // The text in a cell says what the cell says.
+        const told = JSON.stringify(item.tooltip);
+        if (item.mark.marktype === "text" && found.has(told)) continue;
+        found.set(told, Object.assign(point, { told: item.tooltip }));
       }
     };
     visit(chart.view.scenegraph().root);
@@ -148,7 +152,8 @@
     const [box, plot] = [item._svg, chart.plot].map((element) => element.getBoundingClientRect());
     chart.place = place;
     chart.ring.hidden = false;
-    chart.ring.style.cssText = `left:${box.left - plot.left + chart.plot.scrollLeft}px;top:${box.top - plot.top}px;`
+    const { scrollLeft, scrollTop } = chart.plot;
+    chart.ring.style.cssText = `left:${box.left - plot.left + scrollLeft}px;top:${box.top - plot.top + scrollTop}px;`
       + `width:${box.width}px;height:${box.height}px`;
     chart.ring.scrollIntoView({ block: "nearest", inline: "nearest" });
     const said = Object.entries(item.told).map(([name, value]) => `${name} ${value}`).join(", ");
@@ -216,7 +221,8 @@
     chart.view = drawn.view;
     chart.dark = dark();
     // What scrolls within itself does so by the keyboard, too.
-    if (chart.plot.scrollWidth > chart.plot.clientWidth) chart.plot.tabIndex = 0;
+    const { scrollWidth, clientWidth, scrollHeight, clientHeight } = chart.plot;
+    if (scrollWidth > clientWidth || scrollHeight > clientHeight) chart.plot.tabIndex = 0;
     listenForHeads(chart, specification);
     readByKeys(chart, specification);
   };

@@ -53,6 +53,14 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.fixture(scope="module")
+def deep(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """80 layers, whose page is as tall as that of few."""
+    folder = run_folders.write(tmp_path_factory.mktemp("deep") / "run", layers=80, heads=8, tokens=24)
+    answer(folder.parent, "report", "run")
+    return folder
+
+
 @pytest.fixture(params=["whole", "hostile", "both"])
 def page(request: pytest.FixtureRequest) -> Path:
     folder: Path = request.getfixturevalue(request.param)
@@ -717,7 +725,7 @@ def told(dom: str) -> dict[str, Any]:
 
 @needs_browser
 @pytest.mark.parametrize(
-    ("page", "width"), [("whole", 1280), ("both", 1280), ("hostile", 390)], indirect=["page"]
+    ("page", "width"), [("whole", 1280), ("both", 1280), ("deep", 1280), ("hostile", 390)], indirect=["page"]
 )
 def test_a_desk_and_a_phone_see_the_answer_first(page: Path, width: int, tmp_path: Path) -> None:
     if 'id="charts"' not in page.read_text(encoding="utf-8"):
@@ -729,6 +737,37 @@ def test_a_desk_and_a_phone_see_the_answer_first(page: Path, width: int, tmp_pat
     if width > 1000:
         assert seen["height"] < 6000
         assert seen["figures"] <= 12
+
+
+@needs_browser
+def test_a_grid_of_many_layers_scrolls_within_itself(deep: Path, tmp_path: Path) -> None:
+    """By keys as well: the cell that is read is in sight, in all of the 81 rows."""
+    tab = Tab((deep / "report.html").as_uri(), tmp_path)
+    rows = """(() => {
+      const plot = document.querySelector("#lens .plot"), ring = plot.querySelector(".crosshair");
+      return [...Array(81)].map(() => {
+        plot.dispatchEvent(new KeyboardEvent("keydown", { key: "ArrowDown", bubbles: true }));
+        const [outer, inner] = [plot, ring].map((one) => one.getBoundingClientRect());
+        const seen = inner.height > 10 && inner.top >= outer.top - 1 && inner.bottom <= outer.bottom + 1;
+        return [plot.scrollTop, seen, plot.nextElementSibling.textContent];
+      });
+    })()"""
+    try:
+        tab.show(1280, 900)
+        tab.wait("document.documentElement?.dataset.drawn")
+        tab.evaluate("document.querySelector('#lens .plot').focus()")
+        read = tab.evaluate(rows)
+        for row, (_, seen, reading) in enumerate(read):
+            assert f"after layer {79 - row if row < 80 else 'emb'}," in reading
+            assert seen, reading
+        assert read[80][0] > 500
+        tab.evaluate("document.querySelector('#lens .plot').scrollTop = 0")
+        for _ in range(4):
+            tab.key("PageDown")
+        tab.wait("document.querySelector('#lens .plot').scrollTop > 300")
+        assert tab.complaints() == []
+    finally:
+        tab.close()
 
 
 ACTS = """<script>
