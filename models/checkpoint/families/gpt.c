@@ -82,15 +82,18 @@ static const ota_tensor_row gpt_neo_rows[] = {
 /* ---- GPT-J ---- */
 
 static const ota_config_key gptj_keys[] = {
-    RENAMED("n_layer", "num_hidden_layers", NULL, AT(layers), MOST_LAYERS),
-    RENAMED("n_head", "num_attention_heads", NULL, AT(heads), MOST_HEADS),
-    RENAMED("n_embd", "hidden_size", NULL, SIZE(WIDTH), MOST_WIDTH),
-    RENAMED("n_positions", "max_position_embeddings", NULL, SIZE(POSITIONS), MOST_POSITIONS),
-    NEEDED("vocab_size", NULL, SIZE(VOCABULARY), MOST_WORDS),
-    INTEGER_OR_NULL("n_inner", NULL, SIZE(INNER), MOST_INNER, 0, 0),
-    INTEGER("rotary_dim", NULL, AT(rotary_width), MOST_WIDTH, 64, 0),
-    REAL("layer_norm_epsilon", NULL, norm_epsilon, 1e-5, 0),
-    ALWAYS(REAL, rope.base, 10000),
+    RENAMED("n_layer", "num_hidden_layers", "block_count", AT(layers), MOST_LAYERS),
+    RENAMED("n_head", "num_attention_heads", "attention.head_count", AT(heads), MOST_HEADS),
+    GGUF_ONLY("attention.head_count_kv", kv_heads, MOST_HEADS),
+    RENAMED("n_embd", "hidden_size", "embedding_length", SIZE(WIDTH), MOST_WIDTH),
+    RENAMED("n_positions", "max_position_embeddings", "context_length", SIZE(POSITIONS),
+            MOST_POSITIONS),
+    INTEGER("vocab_size", NULL, SIZE(VOCABULARY), MOST_WORDS, OTA_REQUIRED, 0),
+    GGUF_ONLY("vocab_size", words, MOST_WORDS),
+    INTEGER_OR_NULL("n_inner", "feed_forward_length", SIZE(INNER), MOST_INNER, 0, 0),
+    INTEGER("rotary_dim", "rope.dimension_count", AT(rotary_width), MOST_WIDTH, 64, OTA_REQUIRED),
+    REAL("layer_norm_epsilon", "attention.layer_norm_epsilon", norm_epsilon, 1e-5, OTA_REQUIRED),
+    REAL(NULL, "rope.freq_base", rope.base, 10000, 10000),
     TIED(false),
     ALWAYS(TRUTH, form.parallel, true),
     ALWAYS(INTEGER, form.norms, 1),
@@ -99,17 +102,17 @@ static const ota_config_key gptj_keys[] = {
 };
 
 static const ota_tensor_row gptj_rows[] = {
-    HUB_PLAIN(OTA_EMBED, "wte", VOCABULARY, WIDTH, OTA_TIED_MAY_MISS),
-    HUB_NORM(OTA_NORM_1, "h.%lld.ln_1", 0),
-    HUB_PLAIN(OTA_QUERY, "h.%lld.attn.q_proj", QUERY, WIDTH, 0),
-    HUB_PLAIN(OTA_KEY, "h.%lld.attn.k_proj", KEY, WIDTH, 0),
-    HUB_PLAIN(OTA_VALUE, "h.%lld.attn.v_proj", VALUE, WIDTH, 0),
-    HUB_PLAIN(OTA_OUTPUT, "h.%lld.attn.out_proj", WIDTH, MIXED, 0),
-    HUB_LINEAR(OTA_UP, "h.%lld.mlp.fc_in", INNER, WIDTH, ALONE),
-    HUB_LINEAR(OTA_DOWN, "h.%lld.mlp.fc_out", WIDTH, INNER, ALONE),
-    HUB_NORM(OTA_FINAL_NORM, "ln_f", 0),
-    HUB_PLAIN(OTA_HEAD, "lm_head", VOCABULARY, WIDTH, OTA_TIED_MAY_MISS),
-    HUB_BIAS(OTA_HEAD, "lm_head", VOCABULARY, ALONE),
+    PLAIN(OTA_EMBED, "wte", "token_embd", VOCABULARY, WIDTH, OTA_TIED_MAY_MISS),
+    NORM(OTA_NORM_1, "h.%lld.ln_1", "blk.%lld.attn_norm"),
+    PLAIN(OTA_QUERY, "h.%lld.attn.q_proj", "blk.%lld.attn_q", QUERY, WIDTH, 0),
+    PLAIN(OTA_KEY, "h.%lld.attn.k_proj", "blk.%lld.attn_k", KEY, WIDTH, 0),
+    PLAIN(OTA_VALUE, "h.%lld.attn.v_proj", "blk.%lld.attn_v", VALUE, WIDTH, 0),
+    PLAIN(OTA_OUTPUT, "h.%lld.attn.out_proj", "blk.%lld.attn_output", WIDTH, MIXED, 0),
+    LINEAR(OTA_UP, "h.%lld.mlp.fc_in", "blk.%lld.ffn_up", INNER, WIDTH, 0),
+    LINEAR(OTA_DOWN, "h.%lld.mlp.fc_out", "blk.%lld.ffn_down", WIDTH, INNER, 0),
+    NORM(OTA_FINAL_NORM, "ln_f", "output_norm"),
+    PLAIN(OTA_HEAD, "lm_head", "output", VOCABULARY, WIDTH, OTA_TIED_MAY_MISS),
+    BIAS(OTA_HEAD, "lm_head", "output", VOCABULARY, ALONE),
 };
 
 /* ---- GPT-NeoX ---- */

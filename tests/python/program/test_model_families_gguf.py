@@ -28,6 +28,7 @@ FAMILIES = {
     "granite": ("granite", True),
     "gemma": ("gemma", False),
     "gemma2": ("gemma2", False),
+    "gptj": ("gptj", False),
     "gpt_neox": ("gptneox", False),
     "bloom": ("bloom", False),
     "mixtral": ("llama", True),
@@ -42,11 +43,14 @@ FAMILIES = {
     "t5": ("t5encoder", False),
     "t5_gated": ("t5encoder", False),
     "roberta": ("bert", False),
+    "xlm-roberta": ("bert", False),
+    "camembert": ("bert", False),
     "distilbert": ("bert", False),
     "modernbert": ("modern-bert", False),
 }
 # Their heads have no names in the format.
-HEADLESS = ("t5", "t5_gated", "roberta", "distilbert", "modernbert")
+HEADLESS = ("t5", "t5_gated", "roberta", "xlm-roberta", "camembert", "distilbert", "modernbert")
+ROBERTAS = ("roberta", "xlm-roberta", "camembert")
 
 
 def pairs(matrix: np.ndarray, heads: int) -> np.ndarray:
@@ -77,7 +81,7 @@ def converted(name: str, tensor: str, data: np.ndarray, config: Any) -> np.ndarr
         return data + np.float32(1)
     if ".query_key_value." in tensor:
         return parted(data, heads, key_heads(name, config) if name.startswith("falcon") else heads)
-    if name == "roberta" and tensor.endswith("position_embeddings.weight"):
+    if name in ROBERTAS and tensor.endswith("position_embeddings.weight"):
         return data[config.pad_token_id + 1 :]
     return data[0] if tensor.endswith(".shared_expert_gate.weight") else data
 
@@ -171,11 +175,12 @@ def write(path: Path, name: str, model: Any) -> None:
     writer.add_block_count(config.num_hidden_layers)
     writer.add_head_count(config.num_attention_heads)
     writer.add_embedding_length(config.hidden_size)
-    before = config.pad_token_id + 1 if name == "roberta" else 0
+    before = config.pad_token_id + 1 if name in ROBERTAS else 0
     writer.add_context_length(getattr(config, "max_position_embeddings", 64) - before)
     width = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
     inner = next(
-        (getattr(config, key) for key in ("intermediate_size", "ffn_hidden_size", "d_ff", "hidden_dim")
+        (getattr(config, key)
+         for key in ("intermediate_size", "ffn_hidden_size", "d_ff", "hidden_dim", "n_inner")
          if getattr(config, key, None)), 4 * config.hidden_size)  # fmt: skip
     writer.add_feed_forward_length(inner)
     if name.startswith("falcon"):
@@ -187,7 +192,9 @@ def write(path: Path, name: str, model: Any) -> None:
         writer.add_layer_norm_eps(config.layer_norm_epsilon)
         writer.add_layer_norm_rms_eps(config.layer_norm_epsilon)
         writer.add_relative_attn_buckets_count(config.relative_attention_num_buckets)
-    elif name in ("gpt_neox", "bloom", "roberta", "distilbert", "modernbert") or name.startswith("falcon"):
+    elif name in ("gptj", "gpt_neox", "bloom", *ROBERTAS, "distilbert", "modernbert") or name.startswith(
+        "falcon"
+    ):
         found = (getattr(config, key, None) for key in ("layer_norm_epsilon", "norm_eps", "layer_norm_eps"))
         writer.add_layer_norm_eps(next((epsilon for epsilon in found if epsilon), 1e-12))
     elif name.startswith("deepseek"):
@@ -198,7 +205,9 @@ def write(path: Path, name: str, model: Any) -> None:
         writer.add_value_length(width)
         writer.add_layer_norm_rms_eps(config.rms_norm_eps)
     rope = getattr(config, "rope_parameters", None)
-    if name == "roberta":
+    if name == "gptj":
+        writer.add_rope_dimension_count(config.rotary_dim)
+    if name in ROBERTAS:
         writer.add_token_type_count(config.type_vocab_size)
     if name == "modernbert" and rope:
         writer.add_sliding_window(config.local_attention)
@@ -282,7 +291,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     },
     "t5": {"feed_forward_proj": "relu", "relative_attention_max_distance": 128},
     "t5_gated": {"feed_forward_proj": "gated-gelu", "relative_attention_max_distance": 128},
-    "roberta": {"hidden_act": "gelu", "type_vocab_size": 1},
+    **{name: {"hidden_act": "gelu", "type_vocab_size": 1} for name in ROBERTAS},
     "distilbert": {"activation": "gelu"},
     "modernbert": {
         "attention_bias": False,
@@ -312,7 +321,7 @@ def test_family_from_gguf(tmp_path: Path, name: str) -> None:
             "rope_type": "yarn", "rope_theta": 900.0, "factor": 4.0, "original_max_position_embeddings": 32,
             "mscale": 0.7, "mscale_all_dim": 0.7,
         }  # fmt: skip
-    elif name not in ("bloom", "gpt_neox", *HEADLESS):
+    elif name not in ("bloom", "gptj", "gpt_neox", *HEADLESS):
         changes["rope_parameters"] = {"rope_type": "default", "rope_theta": 900.0}
     if name == "gemma2":
         # The format says it by the number of layers alone.
