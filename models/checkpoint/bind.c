@@ -292,10 +292,11 @@ static ota_status bind_tensor(binder *b, const ota_tensor_row *row, int64_t laye
     const ota_status status = check_shape(b, row, found, input_major);
     if (status != OTA_OK) return status;
     const ota_element *type = ota_element_named(one->stored);
-    if (type == NULL)
-        return ota_refuse_at(b->error, found->shard->path, one->place,
-                             "\"%.80s\" has dtype %s, which no weight can have", one->name,
-                             one->stored);
+    if (type == NULL) {
+        (void)ota_refuse_at(b->error, found->shard->path, one->place,
+                            "\"%.80s\" is of type %s, which is not read", one->name, one->stored);
+        return ota_advise(b->error, OTA_UNSUPPORTED, "F32, F64, F16 and BF16 are; " OTA_ELSEWHERE);
+    }
     const int lead = is_stacked(b, row) ? 1 : 0;
     const bool vector = row->columns == OTA_SIZE_NONE;
     const int64_t *sizes = b->model->config.sizes;

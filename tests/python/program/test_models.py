@@ -19,6 +19,7 @@ from safetensors.numpy import load_file, save_file
 
 os.environ["HF_HUB_OFFLINE"] = "1"
 torch = pytest.importorskip("torch")
+safetensors_torch = pytest.importorskip("safetensors.torch")
 transformers = pytest.importorskip("transformers")
 
 STATES = 2e-5
@@ -274,17 +275,39 @@ def test_generate_is_greedy(tmp_path: Path, name: str) -> None:
     assert [int(word) for word in again.stdout.split()] == [*prompt[0].tolist(), *ours["ids"]]
 
 
-@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float64"])
-def test_half_weights(tmp_path: Path, dtype: str) -> None:
-    model = make_model(tmp_path / "first", "gpt2").to(getattr(torch, dtype))
-    model.save_pretrained(tmp_path / "model")
+@pytest.mark.parametrize(
+    ("name", "dtype"),
+    [("gpt2", "float16"), ("gpt2", "bfloat16"), ("gpt2", "float64"), ("bert", "float16")],
+)
+def test_half_weights(tmp_path: Path, name: str, dtype: str) -> None:
+    model = make_model(tmp_path / "first", name).to(getattr(torch, dtype))
+    model.save_pretrained(tmp_path / "model", max_shard_size="20KB" if name == "bert" else "1GB")
     ids = draw_ids(1, 20)
     ours = capture(tmp_path, tmp_path / "model", ids)
     peer = peer_run(model.float(), ids)
-    for layer, state in enumerate(state_names("gpt2", len(peer.attentions))):
+    for layer, state in enumerate(state_names(name, len(peer.attentions))):
         assert distance(ours[state], peer.hidden_states[layer]) <= STATES
     facts = answer(tmp_path, "info", tmp_path / "model")
     assert facts["dtype"] == {"float16": "F16", "bfloat16": "BF16", "float64": "F64"}[dtype]
+
+
+@pytest.mark.parametrize("kind", ["float8_e4m3fn", "float8_e5m2"])
+def test_fp8_weights_are_refused_by_name(tmp_path: Path, kind: str) -> None:
+    """As a weight in the file, and as what the configuration says of all weights."""
+    make_model(tmp_path / "model", "llama")
+    path, name = tmp_path / "model" / "model.safetensors", "model.layers.1.mlp.up_proj.weight"
+    tensors = safetensors_torch.load_file(path)
+    safetensors_torch.save_file(tensors | {name: tensors[name].to(getattr(torch, kind))}, path)
+    done = run(tmp_path, "info", "model")
+    word = {"float8_e4m3fn": "F8_E4M3", "float8_e5m2": "F8_E5M2"}[kind]
+    assert done.returncode == 2 and f'"{name}" is of type {word}, which is not read'.encode() in done.stderr
+    safetensors_torch.save_file(tensors, path)
+    config = tmp_path / "model" / "config.json"
+    quantized = {"quantization_config": {"quant_method": "fp8", "weight_block_size": [128, 128]}}
+    config.write_text(json.dumps(json.loads(config.read_text()) | quantized))
+    done = run(tmp_path, "info", "model")
+    assert done.returncode == 2 and b'"quantization_config" is {"quant_method":"fp8",' in done.stderr
+    assert b"otattn.hf" in done.stderr
 
 
 def test_shards(tmp_path: Path) -> None:
