@@ -19,6 +19,7 @@ from test_models import distance, peer_run
 
 os.environ["HF_HUB_OFFLINE"] = "1"
 torch = pytest.importorskip("torch")
+safetensors_torch = pytest.importorskip("safetensors.torch")
 transformers = pytest.importorskip("transformers")
 
 BOUND = 2e-5
@@ -512,8 +513,8 @@ FAMILIES = {
 }
 
 
-def make_model(folder: Path, name: str, seed: int, **changes: Any) -> Any:
-    """A random model in `folder`, its weights large enough that every part matters."""
+def draw_model(name: str, seed: int, **changes: Any) -> Any:
+    """A random model, its weights large enough that every part matters."""
     family = FAMILIES[name]
     settings = family.draw(np.random.default_rng([seed, *name.encode()])) | changes
     torch.manual_seed(seed)
@@ -528,8 +529,34 @@ def make_model(folder: Path, name: str, seed: int, **changes: Any) -> Any:
         for word, buffer in model.named_buffers():
             if word.endswith("e_score_correction_bias"):
                 buffer.add_(torch.randn_like(buffer) * 0.1)
+    return model
+
+
+def make_model(folder: Path, name: str, seed: int, **changes: Any) -> Any:
+    model = draw_model(name, seed, **changes)
     model.save_pretrained(folder)
     return model
+
+
+def save_drawn(folder: Path, model: Any, generator: np.random.Generator) -> None:
+    """In a drawn type, whose numbers the model then has itself, and in one file or several."""
+    kind = pick(generator, torch.float32, torch.float16, torch.bfloat16, torch.float64)
+    shards = kind == torch.float32 or truth(generator)
+    state = model.state_dict()
+    model.load_state_dict(
+        {name: x.to(kind).to(x.dtype) if x.is_floating_point() else x for name, x in state.items()}
+    )
+    model.save_pretrained(folder, max_shard_size="8KB" if shards else "1GB")
+    paths = list(folder.glob("*.safetensors"))
+    assert (len(paths) > 1) == shards
+    for path in paths:
+        tensors = safetensors_torch.load_file(path)
+        kept = {name: x.to(kind) if x.is_floating_point() else x for name, x in tensors.items()}
+        safetensors_torch.save_file(kept, path)
+    types = answer(folder.parent, "info", folder.name)["types"]
+    assert list(types) == [
+        {"float32": "F32", "float64": "F64", "float16": "F16", "bfloat16": "BF16"}[str(kind)[6:]]
+    ]
 
 
 def expect_same(folder: Path, model: Any, ids: np.ndarray, lengths: np.ndarray | None = None) -> None:
@@ -583,7 +610,8 @@ def expect_same_words(folder: Path, model: Any, prompt: np.ndarray) -> None:
 @pytest.mark.parametrize("seed", range(int(os.environ.get("OTATTN_FAMILY_SEEDS", "1"))))
 @pytest.mark.parametrize("name", FAMILIES)
 def test_family(tmp_path: Path, name: str, seed: int) -> None:
-    model = make_model(tmp_path / "model", name, seed)
+    model = draw_model(name, seed)
+    save_drawn(tmp_path / "model", model, np.random.default_rng([seed, *name.encode(), 1]))
     generator = np.random.default_rng(seed)
     ids = generator.integers(3, VOCABULARY, size=(2, 33))
     expect_same(tmp_path, model, ids)
@@ -976,7 +1004,7 @@ def test_images(tmp_path: Path, seed: int) -> None:
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.add_(torch.randn_like(parameter) * 0.15)
-    model.save_pretrained(tmp_path / "model")
+    save_drawn(tmp_path / "model", model, generator)
     pixels = generator.normal(size=(2, channels, config.image_size, config.image_size)).astype(np.float32)
     np.save(tmp_path / "pixels.npy", pixels)
     with torch.no_grad():
