@@ -675,7 +675,8 @@ typedef struct ota_gradients {
     /* out {batch|1, heads|1, 1, queries}; rows without keys get 0. Where the column masses follow
        the rows' (default, or exact, whose target is scaled to the rows' total) that is included. Of a
        mass of 0, here and of columns, that of a mass that begins to grow; 0 where there is no such limit:
-       of a side that is relaxed, and under elastic, prefix and online columns */
+       of a side that is relaxed, under elastic, prefix and online columns, and of keys in fixed rounds
+       with options.relaxation */
     ota_array row_mass;
     /* out {batch|1, heads|1, 1, keys}, of problem.column_mass or, absent, of its default 1 (capped,
        online, and the exact masses of the columns axis) */

@@ -12,18 +12,22 @@
 /* A mass too small to show, of a row whose regulariser is the caller's. */
 static const double small = 0x1p-30;
 
-static bool side_has_limits(const ota_problem *p, bool queries) {
+static bool side_has_limits(const ota_resolved *r, bool queries) {
+    const ota_problem *p = &r->problem;
+    const double omega = r->settings.relaxation;
     const ota_column_rule_row *rule = ota_column_rule_of(p->columns);
     const bool governed = queries == (p->axis == OTA_AXIS_COLUMNS);
     if (!ota_is_smooth(ota_regulariser_of(p)) || ota_rule_is(rule, OTA_RULE_COUNTED)) return false;
     if (rule->coupling != OTA_COUPLING_POTENTIALS && rule->coupling != OTA_COUPLING_NONE)
         return false;
+    /* After k relaxed updates a sum has the power 1 - (1 - omega)^k of its target. */
+    if (governed && r->settings.stop.fixed && (omega < 1.0 || omega > 1.0)) return false;
     return governed ? !ota_rule_is(rule, OTA_RULE_PENALISED) : p->rows != OTA_ROWS_RELAXED;
 }
 
 static bool masses_grow(const ota_resolved *r, bool queries) {
     const ota_array *mass = queries ? &r->problem.row_mass : &r->problem.column_mass;
-    if (!ota_array_present(mass) || !side_has_limits(&r->problem, queries)) return false;
+    if (!ota_array_present(mass) || !side_has_limits(r, queries)) return false;
     for (int64_t b = 0; b < mass->size[0]; b++) {
         for (int64_t h = 0; h < mass->size[1]; h++) {
             for (int64_t k = 0; k < mass->size[3]; k++) {
