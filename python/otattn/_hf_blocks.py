@@ -104,7 +104,8 @@ _LATENT = {"attn.q_latent_norm": "attn.hook_q_latent", "attn.kv_latent_norm": "a
 _SUMS = ("hook_attn_out", "hook_resid_mid", "hook_mlp_out")
 
 
-def _child(module: Module, names: str | tuple[str, ...]) -> Module | None:
+def child(module: Module, names: str | tuple[str, ...]) -> Module | None:
+    """The first of these submodules that there is."""
     for name in names.split() if isinstance(names, str) else names:
         try:
             return module.get_submodule(name)
@@ -135,7 +136,7 @@ class Layout:
         # What comes last of a branch.
         self.out_1, self.out_2 = self.behind_1 or self.branch_1, self.behind_2 or self.branch_2
         for pair in _SCALES:
-            scales = [_child(block, name) for name in pair]
+            scales = [child(block, name) for name in pair]
             if self.form and all(scales):
                 self.out_1, self.out_2 = scales
         self.factor = float(getattr(block, "residual_multiplier", None) or 1.0)
@@ -152,12 +153,12 @@ class Layout:
         made["ln1_post"] = "ln1_post.hook_normalized", self.behind_1
         made["ln2_post"] = "ln2_post.hook_normalized", self.behind_2
         for part, names in _WITHIN.items():
-            made[part] = _LATENT.get(part, f"{part}.hook_normalized"), _child(self.attention, names)
+            made[part] = _LATENT.get(part, f"{part}.hook_normalized"), child(self.attention, names)
         none = (type(None), torch.nn.Identity)
         return {part: (name, norm) for part, (name, norm) in made.items() if not isinstance(norm, none)}
 
-    def words(self, attention: list[str]) -> list[str]:
-        """The points of the block in the order of a run, those of attention among them."""
+    def words(self, attention: list[str], mlp: list[str]) -> list[str]:
+        """The points of the block in the order of a run, those of attention and inside the MLP among them."""
         norms = self.norms()
 
         def of(*parts: str) -> list[str]:
@@ -168,19 +169,27 @@ class Layout:
             return ["hook_resid_pre", *within, "hook_resid_post"]
         mid = [] if self.form == "parallel" else ["hook_resid_mid"]
         if self.form == "post":
-            first, second = ["hook_attn_out", *mid, *of("ln1")], ["hook_mlp_out"]
+            first, second = ["hook_attn_out", *mid, *of("ln1")], [*mlp, "hook_mlp_out"]
             return ["hook_resid_pre", *within, *first, *second, "hook_resid_post", *of("ln2")]
         first = [*of("ln1"), *within, *of("ln1_post"), "hook_attn_out", *mid]
-        return ["hook_resid_pre", *first, *of("ln2", "ln2_post"), "hook_mlp_out", "hook_resid_post"]
+        return [
+            "hook_resid_pre",
+            *first,
+            *of("ln2"),
+            *mlp,
+            *of("ln2_post"),
+            "hook_mlp_out",
+            "hook_resid_post",
+        ]
 
 
 def _match(row: _Row, block: Module) -> list[Module | None] | None:
     """The modules of a row's six names, where the block has them and no other parameters."""
-    found = [_child(block, names) for names in row[1:7]]
+    found = [child(block, names) for names in row[1:7]]
     if any((part is None) != (names == "") for part, names in zip(found, row[1:7], strict=True)):
         return None
     scales = itertools.chain.from_iterable(_SCALES)
-    also = [_child(block, name) for name in (*row.rest.split(), *scales)]
+    also = [child(block, name) for name in (*row.rest.split(), *scales)]
     known = {id(x) for part in (*found, *also) if part is not None for x in part.parameters()}
     return found if all(id(x) in known for x in block.parameters()) else None
 
@@ -190,7 +199,7 @@ def final_norm(model: Module, block: Module) -> Module | None:
     paths = {id(part): path for path, part in model.named_modules()}
     parts = paths[id(block)].split(".")[:-2]
     for depth in (len(parts), len(parts) - 1):
-        found = _child(model.get_submodule(".".join(parts[:depth])), _FINAL) if depth >= 0 else None
+        found = child(model.get_submodule(".".join(parts[:depth])), _FINAL) if depth >= 0 else None
         if found is not None:
             return found
     return None
@@ -232,7 +241,7 @@ def divisor(
     )
 
 
-class _Rows:
+class Rows:
     """[batch, tokens, width], also of modules that see the tokens of all texts in one row."""
 
     def __init__(self, batch: int, tokens: int, x: torch.Tensor) -> None:
@@ -275,7 +284,7 @@ def norm_hook(
     names: tuple[str, str],
     wants: Callable[[str], bool],
     pass_on: Pass,
-    placing: Callable[[torch.Tensor], _Rows | _Heads] | None = None,
+    placing: Callable[[torch.Tensor], Rows | _Heads] | None = None,
 ) -> Any:
     """Of points (what it divides by, what it makes); `placing`: how a point has what the module has."""
     scale_name, made_name = names
@@ -286,7 +295,7 @@ def norm_hook(
         if not wants(scale_name) and not wants(made_name):
             return out
         x = arguments[0] if arguments else named["hidden_states"]
-        places = _Rows(0, 0, x) if placing is None else placing(x)
+        places = Rows(0, 0, x) if placing is None else placing(x)
         if wants(scale_name):
             scale, added = divisor(scale_name, norm, x, out)
             given = places(scale)
@@ -318,7 +327,8 @@ class Streams:
         self._layout, self._layer = layout, layer
         self._asks, self._pass = wants, pass_on
         self._seen: dict[str, torch.Tensor] = {}
-        self._size = (0, 0)
+        # Texts and tokens of the run.
+        self.size = (0, 0)
 
     def _name(self, word: str) -> str:
         return f"blocks.{self._layer}.{word}"
@@ -358,16 +368,16 @@ class Streams:
         return handles
 
     def _heads(self, x: torch.Tensor) -> _Heads:
-        return _Heads(self._layout.attention, x, self._size[1])
+        return _Heads(self._layout.attention, x, self.size[1])
 
-    def _rows(self, x: torch.Tensor) -> _Rows:
-        return _Rows(*self._size, x)
+    def _rows(self, x: torch.Tensor) -> Rows:
+        return Rows(*self.size, x)
 
     def _begin(self, _: Module, arguments: tuple[Any, ...], named: dict[str, Any]) -> Any:
         x = _given(arguments, named)
         self._seen.clear()
         found = self._note("hook_resid_pre", x)
-        self._size = (x.shape[0], x.shape[1])
+        self.size = (x.shape[0], x.shape[1])
         if arguments:
             return (found, *arguments[1:]), named
         return arguments, {**named, "hidden_states": found}

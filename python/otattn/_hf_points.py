@@ -1,13 +1,14 @@
 """Points of transformers models that run on otattn: captures, edits and patching by `otattn.Model`'s names.
 
 Queries, keys, values, scores, weights and mixed values pass through `otattn.hf.attention_forward`, which
-hands them to the module's `Tap`; the stream, what blocks add to it and norms go through hooks of torch
-(`_hf_blocks`).
+hands them to the module's `Tap`; the stream, what blocks add to it, norms and what is within MLPs go through
+hooks of torch (`_hf_blocks`, `_hf_parts`).
 """
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
@@ -15,13 +16,14 @@ from typing import Any
 import numpy as np
 import torch
 
-from . import _hf_blocks, _hf_watch
-from ._models.capture import chosen, layer_of, part_of, point_name
+from . import _hf_blocks, _hf_parts, _hf_watch
+from ._models.capture import HEAD_AXES, chosen, head_set, layer_of, part_of, point_name
 from ._models.edits import KINDS, Edit, ranges_of
 from ._models.studies import Patching
 from ._settings import shown, whole
 from ._shapes import shape_text
 
+_LISTER = "otattn.hf.points(model)"
 _PAIRS = ("attn.hook_attn_scores", "attn.hook_pattern")
 # Tokens of a batch of patched runs.
 _TOKENS = 1024
@@ -50,11 +52,18 @@ class _Run:
         self.edits: list[tuple[Edit, frozenset[str]]] = []
         self.wanted: frozenset[str] = frozenset()
         self.found: dict[str, torch.Tensor] = {}
+        # Heads that a capture asks for, as given; None: all.
+        self.heads: Any = None
         self.handles: list[Any] = []
         self.uses = 0
+        # Texts of the run, from its embedding on.
+        self.batch = 1
 
     def wants(self, name: str) -> bool:
-        return name in self.wanted or any(name in names for _, names in self.edits)
+        return name in self.wanted or self.edits_at(name)
+
+    def edits_at(self, name: str) -> bool:
+        return any(name in names for _, names in self.edits)
 
     def pass_on(self, name: str, x: torch.Tensor, alike: bool = True) -> torch.Tensor:
         """The tensor as edits leave it, which is what a capture holds; alike: rows of pairs see the same
@@ -63,12 +72,26 @@ class _Run:
             if name in names:
                 x = changed(edit, name, x, alike)
         if name in self.wanted:
-            if name in self.found:
-                raise RuntimeError(
-                    f"{name} was passed twice in one run, so a capture would hold the last alone"
-                )
-            self.found[name] = x
+            pairs = self.heads is not None and part_of(name) in _PAIRS
+            self.keep(name, x[:, list(head_set(self.heads, x.shape[1]))] if pairs else x)
         return x
+
+    def keep(self, name: str, x: torch.Tensor) -> None:
+        """For the capture."""
+        if name in self.found:
+            raise RuntimeError(f"{name} was passed twice in one run, so a capture would hold the last alone")
+        self.found[name] = x
+
+    def of_heads(self, count: int) -> dict[str, torch.Tensor]:
+        """What was found, of the heads that were asked for; a layer has so many."""
+        if self.heads is None:
+            return self.found
+        kept = torch.tensor(head_set(self.heads, count))
+        axes = {name: HEAD_AXES.get(part_of(name)) for name in self.found}
+        return {
+            name: x if axis is None or x.shape[axis] != count else x.index_select(axis, kept.to(x.device))
+            for (name, x), axis in zip(self.found.items(), axes.values(), strict=True)
+        }
 
     def begin(self, _: Any, arguments: Any, named: dict[str, Any]) -> None:
         """Refuses what an edit of tokens cannot mean."""
@@ -89,12 +112,23 @@ class Tap:
         self._run, self._layer = run, layer
         self._rotated = "rot_" if rotated else ""
         self._alike = True
+        self.heads = 0
 
     def _name(self, word: str) -> str:
         return f"blocks.{self._layer}.attn.hook_{word}"
 
     def wants(self, word: str) -> bool:
         return self._run.wants(self._name(word))
+
+    def few(self, word: str) -> list[int] | None:
+        """The heads, where only a capture asks for this point and not for all."""
+        name, run = self._name(word), self._run
+        alone = run.heads is not None and name in run.wanted and not run.edits_at(name)
+        return list(head_set(run.heads, self.heads)) if alone else None
+
+    def keep(self, word: str, x: torch.Tensor) -> None:
+        """Of the heads that were asked for."""
+        self._run.keep(self._name(word), x)
 
     def __call__(self, word: str, x: torch.Tensor) -> torch.Tensor:
         return self._run.pass_on(self._name(word), x, self._alike)
@@ -104,6 +138,7 @@ class Tap:
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """Of (batch, heads, length, width); points have the tokens first. factor: by which the module has
         multiplied its queries already (OPT, BART)."""
+        self.heads = query.shape[1]
         named = ((f"{self._rotated}q", query, factor), (f"{self._rotated}k", key, 1.0), ("v", value, 1.0))
         found = []
         for word, x, by in named:
@@ -127,8 +162,11 @@ class Tap:
             self._alike = allowed is None or bool((allowed == allowed[..., :1, :]).all())
         if not self.wants("attn_scores"):
             return bias
+        few, before = self.few("attn_scores"), bias
         query, key = pair
-        key = key.repeat_interleave(query.shape[1] // key.shape[1], 1)
+        key = key.repeat_interleave(query.shape[1] // key.shape[1], 1) if few is None else key
+        if few is not None:
+            query, key, allowed, bias = (of_heads(x, few, self.heads) for x in (query, key, allowed, bias))
         plain = query @ key.mT * (1 / math.sqrt(query.shape[-1]) if scale is None else scale)
         if softcap is not None:
             plain = softcap * torch.tanh(plain / softcap)
@@ -136,6 +174,9 @@ class Tap:
             plain = plain + bias
         if allowed is not None:
             plain = plain.masked_fill(~allowed, -torch.inf)
+        if few is not None:
+            self.keep("attn_scores", plain)
+            return before
         edited = self("attn_scores", plain)
         if edited is plain:
             return bias
@@ -153,6 +194,15 @@ class Tap:
             raise ValueError("edited weights are mixed without dropout; call model.eval()")
         value = value.repeat_interleave(edited.shape[1] // value.shape[1], 1)
         return edited.to(value.dtype) @ value, edited
+
+
+def of_heads(x: Any, heads: list[int], count: int) -> Any:
+    """These query heads of a tensor (..., heads, rows, columns) with one entry a query head, a key head, or
+    one for all; None stays."""
+    if x is None or x.dim() < 3 or x.shape[-3] == 1:
+        return x
+    group = count // x.shape[-3]
+    return x.index_select(-3, torch.tensor([head // group for head in heads], device=x.device))
 
 
 def _places(name: str, given: Any, size: int, point: str) -> torch.Tensor:
@@ -236,23 +286,46 @@ def _rotates(model: torch.nn.Module) -> bool:
 def points(model: torch.nn.Module) -> list[str]:
     """`otattn.hf.points`."""
     rotated = "rot_" if _rotates(model) else ""
-    attention = (f"{rotated}q", f"{rotated}k", "v", "attn_scores", "pattern", "z")
+    attention = (f"{rotated}q", f"{rotated}k", "v", "attn_scores", "pattern", "receiver", "z")
     words = [f"attn.hook_{word}" for word in attention]
     layouts = _layouts(model)
-    blocks = [layout.words(words) for layout in layouts] or len(_hf_watch.layers_of(model)) * [words]
+    blocks = [
+        layout.words(
+            [*words, *(["attn.hook_result"] if _hf_parts.projection(layout) else [])],
+            _hf_parts.Inside(layout).words(),
+        )
+        for layout in layouts
+    ] or len(_hf_watch.layers_of(model)) * [words]
     last = _final(model, layouts)
-    names = [f"blocks.{layer}.{word}" for layer, block in enumerate(blocks) for word in block]
+    names = [*_hf_parts.embeddings(model, layouts)]
+    names += [f"blocks.{layer}.{word}" for layer, block in enumerate(blocks) for word in block]
     return names + (_hf_blocks.norm_words("ln_final", "ln_final.hook_normalized", last) if last else [])
+
+
+def _size(streams: _hf_blocks.Streams, tap: Tap) -> tuple[int, int, int]:
+    return (*streams.size, tap.heads)
 
 
 def _attach(model: torch.nn.Module) -> _Run:
     run = _Run()
     rotated, layouts = _rotates(model), _layouts(model)
+    taps = []
     for layer, module in enumerate(_hf_watch.layers_of(model)):
-        module.__dict__["_otattn_tap"] = Tap(run, layer, rotated)
+        module.__dict__["_otattn_tap"] = tap = Tap(run, layer, rotated)
+        taps.append(tap)
     run.handles.append(model.register_forward_pre_hook(run.begin, with_kwargs=True))
+    for name, part in _hf_parts.embeddings(model, layouts).items():
+        run.handles.append(_hf_parts.embedding_hook(name, part, run))
     for layer, layout in enumerate(layouts):
-        run.handles += _hf_blocks.Streams(layout, layer, run.wants, run.pass_on).attach()
+        streams = _hf_blocks.Streams(layout, layer, run.wants, run.pass_on)
+        size = functools.partial(_size, streams, taps[layer])
+        behind = _hf_parts.projection(layout)
+        if behind is not None:
+            # Before the branch, which may end in the same module.
+            name = f"blocks.{layer}.attn.hook_result"
+            run.handles.append(_hf_parts.result_hook(name, behind, run, size))
+        run.handles += streams.attach()
+        run.handles += _hf_parts.InsideHooks(_hf_parts.Inside(layout), layer, run, size).attach()
     last = _final(model, layouts)
     if last is not None:
         names = "ln_final.hook_scale", "ln_final.hook_normalized"
@@ -289,7 +362,11 @@ def edited(model: torch.nn.Module, edits: Iterable[Edit]) -> Iterator[None]:
             raise TypeError(f"an edit is a {type(edit).__name__}, wanted otattn.Edit")
         if edit.kind not in KINDS:
             raise ValueError(f"kind is {shown(edit.kind)}, wanted one of {', '.join(KINDS)}")
-        known.append((edit, frozenset(chosen(edit.point, names, edit.layer))))
+        places = frozenset(chosen(edit.point, names, edit.layer, _LISTER))
+        unread = [name for name in names if name in places and part_of(name) == "attn.hook_receiver"]
+        if unread:
+            raise ValueError(f"{unread[0]} cannot be edited: nothing reads it again; edit attn.hook_pattern")
+        known.append((edit, places))
     with attached(model) as run:
         before = len(run.edits)
         run.edits += known
@@ -299,16 +376,20 @@ def edited(model: torch.nn.Module, edits: Iterable[Edit]) -> Iterator[None]:
             del run.edits[before:]
 
 
-def capture(model: torch.nn.Module, inputs: Any, words: Any, layers: Any) -> tuple[Any, Points]:
+def capture(
+    model: torch.nn.Module, inputs: Any, words: Any, layers: Any, heads: Any = None
+) -> tuple[Any, Points]:
     """What the model returned, and `otattn.hf.capture`."""
-    names = chosen(words, points(model), layers)
+    names = chosen(words, points(model), layers, _LISTER)
     with attached(model) as run:
-        run.wanted, run.found = frozenset(names), {}
+        run.wanted, run.found, run.heads = frozenset(names), {}, heads
         try:
             out = model(**inputs) if isinstance(inputs, Mapping) else model(inputs)
-            return out, Points({name: run.found[name] for name in names if name in run.found})
+            taps = [layer.__dict__["_otattn_tap"] for layer in _hf_watch.layers_of(model)]
+            found = run.of_heads(max((tap.heads for tap in taps), default=0))
+            return out, Points({name: found[name] for name in names if name in found})
         finally:
-            run.wanted, run.found = frozenset(), {}
+            run.wanted, run.found, run.heads = frozenset(), {}, None
 
 
 def _row(name: str, given: Any, device: torch.device) -> torch.Tensor:
@@ -343,7 +424,7 @@ def patch(
         raise ValueError(
             "one of answer and other is given; give both, or none for the prompts' own predictions"
         )
-    names = chosen(point, points(model))
+    names = chosen(point, points(model), None, _LISTER)
     layers = len(_hf_watch.layers_of(model))
     if len(names) != layers:
         raise ValueError(f"point is {shown(point)}, wanted one kind of point of every layer")

@@ -276,8 +276,12 @@ def attention_forward(
         allowed = _seen(attention_mask, causal, query, key)
         bias = tap.scores((query, key), scaling, softcap, allowed, extra.get("bias"))
         extra.update({} if bias is None else {"bias": bias})
-    wanted = bool(output_attentions) or (tap is not None and tap.wants("pattern"))
-    if online and _steps(module, (query, key, value), dropout, wanted):
+    few = None
+    if tap is not None and not output_attentions and not _of_arrays(chosen, ota_options):
+        few = tap.few("pattern")
+    wanted = bool(output_attentions) or (few is None and tap is not None and tap.wants("pattern"))
+    received = tap is not None and tap.wants("receiver")
+    if online and _steps(module, (query, key, value), dropout, wanted or received or few is not None):
         found = _hf_cache.attend(
             module,
             (query, key, value),
@@ -288,26 +292,46 @@ def attention_forward(
             **extra,
         )
         return _given(tap, found), None
-    found = attention(
-        query,
-        key,
-        value,
-        attention_mask,
-        dropout,
-        bool(causal) and attention_mask is None and queries > 1,
-        scaling,
-        True,
-        method=method,
-        return_aux=AuxRequest(coupling=True) if wanted else None,
+    named = {
+        "is_causal": bool(causal) and attention_mask is None and queries > 1,
+        "scale": scaling,
+        "enable_gqa": True,
+        "method": method,
         **extra,
-    )
+    }
+    if tap is not None and few is not None:
+        some = [_hf_points.of_heads(x, few, query.shape[1]) for x in (query, key, value, attention_mask)]
+        part = {**named, **_of_heads(extra, few, query.shape[1])}
+        _, aux = attention(*some, return_aux=AuxRequest(coupling=True), **part)
+        tap.keep("pattern", aux.coupling)
+    request = AuxRequest(coupling=wanted, receiver=received) if wanted or received else None
+    found = attention(query, key, value, attention_mask, dropout, return_aux=request, **named)
     weights = None
-    if wanted:
+    if wanted or received:
         found, aux = found
-        weights = aux.coupling
-        if tap is not None:
+        weights, mass = aux.coupling, aux.receiver
+        if tap is not None and wanted:
             found, weights = tap.mixed(weights, value, found, dropout)
+            mass = mass if weights is aux.coupling else weights.sum(2)
+        if tap is not None and received:
+            tap("receiver", mass)
     return _given(tap, found), weights if output_attentions else None
+
+
+def _of_arrays(*options: Mapping[str, Any] | None) -> bool:
+    """Whether an option may have an entry a head."""
+    return any(hasattr(x, "__array__") for given in options if given is not None for x in given.values())
+
+
+def _of_heads(extra: Mapping[str, Any], heads: list[int], count: int) -> dict[str, Any]:
+    """Of a model's own terms those of some heads."""
+    found = {}
+    if extra.get("bias") is not None:
+        found["bias"] = _hf_points.of_heads(extra["bias"], heads, count)
+    sink = extra.get("sink")
+    if isinstance(sink, torch.Tensor) and sink.numel() > 1:
+        found["sink"] = sink[..., heads]
+    return found
 
 
 def _given(tap: _hf_points.Tap | None, found: torch.Tensor) -> torch.Tensor:
@@ -528,12 +552,14 @@ def points(model: torch.nn.Module) -> list[str]:
     """The points of a transformers model that `edited`, `capture` and `patch` take, in the order of a run.
 
     They are those of `otattn.Model`: attn.hook_q and hook_k (hook_rot_q and hook_rot_k behind rotary
-    positions), hook_v, hook_attn_scores, hook_pattern, hook_z; of models with one attention module a block
-    hook_resid_pre and hook_resid_post, and where the modules of a block are known by name hook_attn_out,
-    hook_resid_mid (not of parallel branches), hook_mlp_out and its norms, ln1.hook_scale and
-    ln1.hook_normalized, ln2, ln1_post, ln2_post, attn.q_norm, attn.k_norm, latents, and ln_final. A run that
-    asks for what the branches give raises RuntimeError where these do not add up to the stream. Layers are
-    counted as `set_attention` counts them. Other places are modules, which torch's own hooks reach.
+    positions), hook_v, hook_attn_scores, hook_pattern, hook_receiver, hook_z; of models with one attention
+    module a block hook_resid_pre and hook_resid_post, hook_embed, hook_pos_embed and what else the embeddings
+    have, and where the modules of a block are known by name attn.hook_result, hook_attn_out, hook_resid_mid
+    (not of parallel branches), mlp.hook_pre, mlp.hook_pre_linear and mlp.hook_post (not of experts),
+    hook_mlp_out and its norms, ln1.hook_scale and ln1.hook_normalized, ln2, ln1_post, ln2_post, attn.q_norm,
+    attn.k_norm, latents, and ln_final. A run that asks for what the branches give raises RuntimeError where
+    these do not add up to the stream, or their insides not to what they give. Layers are counted as
+    `set_attention` counts them. Other places are modules, which torch's own hooks reach.
 
     Examples
     --------
@@ -574,7 +600,9 @@ def edited(model: torch.nn.Module, *edits: Edit) -> contextlib.AbstractContextMa
     return _hf_points.edited(_on_otattn(model), edits)
 
 
-def capture(model: torch.nn.Module, inputs: Any, points: Any = "pattern", layers: Any = None) -> Points:
+def capture(
+    model: torch.nn.Module, inputs: Any, points: Any = "pattern", layers: Any = None, heads: Any = None
+) -> Points:
     """Tensors of one run of a transformers model at some points, as edits leave them.
 
     Parameters
@@ -585,17 +613,18 @@ def capture(model: torch.nn.Module, inputs: Any, points: Any = "pattern", layers
         Ids (batch, tokens), or all arguments by name as a tokenizer returns them.
     points : str, or several
         Names of `points(model)`, or short words: "z", "resid_pre", "all".
-    layers : int or several, optional
-        Of these layers alone.
+    layers, heads : int or several, optional
+        Of these alone. `heads` are those of arrays with one entry a query head; weights and scores of others
+        are not made.
 
     Returns
     -------
     Points
         Tensors by name, ``found["pattern", 1]`` in short: (batch, tokens, width), (batch, tokens, heads,
-        width), scores and weights (batch, heads, queries, keys). They hold their graph unless
-        ``torch.no_grad()``.
+        width), scores and weights (batch, heads, queries, keys), "receiver" (batch, heads, keys). They hold
+        their graph unless ``torch.no_grad()``.
     """
-    return _hf_points.capture(_on_otattn(model), inputs, points, layers)[1]
+    return _hf_points.capture(_on_otattn(model), inputs, points, layers, heads)[1]
 
 
 @torch.no_grad()

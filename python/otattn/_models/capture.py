@@ -23,7 +23,7 @@ _ALIASES = {
     "mlp_post": "post",
     "normalised": "normalized",
 }
-_OF_ATTENTION = ("k", "v", "q", "z", "pattern", "attn_scores", "receiver", "rot_k", "rot_q")
+_OF_ATTENTION = ("k", "v", "q", "z", "pattern", "attn_scores", "receiver", "rot_k", "rot_q", "result")
 _OF_ROUTER = ("router_logits", "expert_weights", "expert_indices", "chosen_weights")
 _OF_MLP = ("pre", "post", "pre_linear", *_OF_ROUTER)
 _BLOCK = re.compile(r"blocks\.(\d+)\.(.+)")
@@ -64,10 +64,11 @@ def layer_of(name: str) -> int | None:
     return int(found[1]) if found else None
 
 
-def chosen(words: Any, names: Sequence[str], layers: Any = None) -> list[str]:
+def chosen(words: Any, names: Sequence[str], layers: Any = None, lister: str = "Model.points") -> list[str]:
     """The points that words mean, in the order of the run, those of blocks of these layers alone.
 
-    A word is a full name, one without "blocks.L.", a short one ("pattern"), or "all".
+    A word is a full name, one without "blocks.L.", a short one ("pattern"), or "all". `lister` is what a user
+    calls for the names.
     """
     listed = [words] if isinstance(words, str) else list(words)
     kept = None if layers is None else layer_set("layers", layers, names)
@@ -80,7 +81,7 @@ def chosen(words: Any, names: Sequence[str], layers: Any = None) -> list[str]:
             known = {part_of(name) for name in names}
             known |= {name.rpartition("hook_")[2] for name in known}
             raise ValueError(
-                f"the model has no point {shown(word)}, Model.points lists them{nearest(word, known)}"
+                f"the model has no point {shown(word)}, {lister} lists them{nearest(word, known)}"
             )
         found.update(same)
     return [name for name in names if name in found and (kept is None or layer_of(name) in (*kept, None))]
@@ -102,6 +103,33 @@ def layer_set(name: str, given: Any, names: Sequence[str]) -> set[int]:
     if wrong or not found:
         raise ValueError(f"{name} is {shown(given)}, and the model has layers 0 to {count - 1}")
     return {one % count for one in found}
+
+
+def head_set(given: Any, count: int) -> tuple[int, ...]:
+    """Heads, of so many of a layer."""
+    several = [given] if np.ndim(given) == 0 else given
+    found = tuple(sorted({whole("heads", one, -count) % count for one in several if _below(one, count)}))
+    if not found:
+        raise ValueError("heads is empty, wanted at least one")
+    return found
+
+
+def _below(head: Any, count: int) -> bool:
+    if whole("heads", head, -count) >= count:
+        raise ValueError(f"heads hold {shown(head)}, and a layer has {count} heads")
+    return True
+
+
+# Where arrays that come with all heads, of queries, have them.
+HEAD_AXES = {
+    "attn.hook_receiver": 1,
+    "attn.hook_q": 2,
+    "attn.q_norm.hook_scale": 2,
+    "attn.q_norm.hook_normalized": 2,
+    "attn.hook_rot_q": 2,
+    "attn.hook_z": 2,
+    "attn.hook_result": 2,
+}
 
 
 class Capture(Mapping[str, NDArray[np.float32]]):

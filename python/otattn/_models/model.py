@@ -22,7 +22,7 @@ from .._library import CANCEL
 from .._settings import flag, number, shown, whole
 from .._shapes import repr_of
 from . import studies
-from .capture import Capture, chosen, part_of, point_name
+from .capture import HEAD_AXES, Capture, chosen, head_set, part_of, point_name
 from .edits import Bound, Edit, bound
 from .library import library
 from .sampling import next_token
@@ -492,7 +492,7 @@ class Model:
         asked = self._seen(text, pixels)
         ids, lengths = asked.ids, asked.lengths
         names = chosen(_standard(self.points) if points is None else points, self.points, layers)
-        kept = None if heads is None else _heads(heads, self.facts.heads)
+        kept = None if heads is None else head_set(heads, self.facts.heads)
         wanted = set(names)
         arrays: dict[str, NDArray[np.float32]] = {}
 
@@ -581,7 +581,7 @@ class Model:
         found = np.empty(shape, np.float32) if out is None else out
         if found.shape != shape or found.dtype != np.float32:
             raise ValueError(f"out is {found.dtype} of shape {found.shape}, wanted float32 of shape {shape}")
-        kept = _heads(whole("head", head, -self.facts.heads), self.facts.heads)
+        kept = head_set(whole("head", head, -self.facts.heads), self.facts.heads)
 
         def take(block: Block) -> None:
             sequence, row = divmod(block.first, ids.shape[1])
@@ -764,37 +764,11 @@ def _exit(given: Any) -> tuple[float, int] | None:
     return number("exit", threshold), whole("exit", transitions, 1)
 
 
-def _heads(given: Any, count: int) -> tuple[int, ...]:
-    several = [given] if np.ndim(given) == 0 else given
-    found = tuple(sorted({whole("heads", one, -count) % count for one in several if _below(one, count)}))
-    if not found:
-        raise ValueError("heads is empty, wanted at least one")
-    return found
-
-
-def _below(head: Any, count: int) -> bool:
-    if whole("heads", head, -count) >= count:
-        raise ValueError(f"heads hold {shown(head)}, and a layer has {count} heads")
-    return True
-
-
-# Where arrays that come with all heads, of queries, have them.
-_HEAD_AXES = {
-    "attn.hook_receiver": 1,
-    "attn.hook_q": 2,
-    "attn.q_norm.hook_scale": 2,
-    "attn.q_norm.hook_normalized": 2,
-    "attn.hook_rot_q": 2,
-    "attn.hook_z": 2,
-    "attn.hook_result": 2,
-}
-
-
 def _of_heads(
     name: str, x: NDArray[np.float32], heads: tuple[int, ...], facts: ModelFacts
 ) -> NDArray[np.float32]:
     """The heads of an array that came with all of them."""
-    axis = _HEAD_AXES.get(part_of(name))
+    axis = HEAD_AXES.get(part_of(name))
     if axis is None or x.shape[axis] != facts.heads:
         return x
     return np.take(x, heads, axis)

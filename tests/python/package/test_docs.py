@@ -9,7 +9,7 @@ from pathlib import Path
 import otattn
 import pytest
 
-PAGES = {"python": 15, "assignment": 22, "moe": 23, "install": 5, "weights": 13}
+PAGES = {"python": 15, "assignment": 22, "moe": 23, "install": 5, "weights": 27}
 
 
 @pytest.mark.parametrize("page", PAGES)

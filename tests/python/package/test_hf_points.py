@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import warnings
 from typing import Any, cast
 
@@ -44,7 +46,8 @@ def near(found: Any, wanted: Any) -> bool:
 def test_points_hold_what_model_captures(pair: tuple[Any, otattn.Model]) -> None:
     network, ours = pair
     names = otattn.hf.points(network)
-    assert set(names) <= set(ours.points) and len(names) == 2 * 15 + 2
+    lacking = {name.rpartition(".")[2] for name in set(ours.points) - set(names)}
+    assert set(names) <= set(ours.points) and lacking <= {"hook_q", "hook_k"}
     wanted = ours.capture(IDS.numpy(), names)
     found = otattn.hf.capture(network, IDS, "all")
     assert list(found) == names
@@ -63,7 +66,7 @@ def test_layers_are_counted_before_anything_was_registered(monkeypatch: pytest.M
         monkeypatch.setattr(kind, name, getattr(kind, name))
     monkeypatch.setattr(_hf_watch, "_watching", [])
     network = model("gpt2")
-    assert len(otattn.hf.points(network)) == 32
+    assert len(otattn.hf.points(network)) == 42
     monkeypatch.setattr(_hf_watch, "_watching", [])
     assert otattn.hf.set_attention(network, "softmax") == 2
 
@@ -154,13 +157,10 @@ def test_points_of_families(kind: str, settings: dict[str, Any], tmp_path: Any) 
     elsewhere = {
         "hook_q",
         "hook_k",
-        "hook_result",
-        "hook_receiver",
         *({"hook_resid_mid"} if parallel else ()),
     }
-    lacking = {
-        name for name in set(ours.points) - set(names) if name.startswith("blocks.") and ".mlp." not in name
-    }
+    experts = settings is LATENT or "num_local_experts" in settings
+    lacking = {name for name in set(ours.points) - set(names) if not (experts and ".mlp." in name)}
     assert {name.rpartition(".")[2] for name in lacking} <= elsewhere
     with torch.no_grad():
         found = otattn.hf.capture(network, IDS, "all")
@@ -168,9 +168,12 @@ def test_points_of_families(kind: str, settings: dict[str, Any], tmp_path: Any) 
         assert list(found) == names
         for name in names:
             assert found[name].shape == wanted[name].shape and near(found[name], wanted[name]), name
+        for name, x in otattn.hf.capture(network, IDS, ["pattern", "attn_scores"], heads=2).items():
+            assert near(x, found[name][:, 2:3]), name
         for name in names[:-1]:
             # Queries, keys, weights and what they mix pass through the same tap in every family.
-            if not name.startswith("blocks.0") or (".attn." in name and "norm" not in name):
+            tapped = ".attn." in name and "norm" not in name and "result" not in name
+            if name.startswith("blocks.1") or tapped:
                 continue
             edits = [Edit(name, factor=0.5, token=slice(1, 4), column=0)]
             with otattn.hf.edited(network, *edits):
@@ -203,6 +206,8 @@ def test_edits_are_those_of_model(pair: tuple[Any, otattn.Model], kind: str) -> 
     shapes = {name: x.shape for name, x in otattn.hf.capture(network, IDS, "all", layers=0).items()}
     for name, shape in shapes.items():
         if kind in ("add", "mean") and not name.endswith(("resid_pre", "hook_v")):
+            continue
+        if name.endswith("receiver"):
             continue
         pairs = name.endswith(("scores", "pattern"))
         where = {"column": slice(1, 3)} if kind == "mean" else places(shape, pairs)
@@ -265,6 +270,69 @@ def test_other_methods_have_points(method: str) -> None:
     assert torch.allclose(again, plain.logits, atol=1e-4)
 
 
+@pytest.mark.parametrize(
+    ("kind", "method"),
+    [
+        ("gpt2", "softmax/online:2"),
+        ("llama", "softmax"),
+        ("bert", "softmax/relaxed:1"),
+        ("llama", "entmax:1.5"),
+    ],
+)
+def test_mass_and_single_heads(kind: str, method: str) -> None:
+    """The receiver is the sum of the weights, edited ones too, and heads alone are those of all."""
+    network = model(kind)
+    otattn.hf.set_attention(network, method)
+    words = ["pattern", "attn_scores", "receiver", "v"] + (["q", "result"] if kind != "llama" else ["rot_q"])
+    mask = torch.ones_like(IDS)
+    mask[0, 4:] = 0
+    edits = (Edit("attn_scores", "add", layer=0, values=0.5, column=1), Edit("pattern", layer=1, column=0))
+    with torch.no_grad(), warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        for inputs in (IDS, {"input_ids": IDS, "attention_mask": mask}):
+            for changes in ((), edits):
+                with otattn.hf.edited(network, *changes):
+                    found = otattn.hf.capture(network, inputs, words)
+                    few = otattn.hf.capture(network, inputs, words, heads=[1, -1])
+                assert list(few) == list(found)
+                for layer in (0, 1):
+                    sums = found["pattern", layer].sum(2)
+                    assert torch.allclose(found["receiver", layer], sums, atol=1e-5)
+                for name, x in found.items():
+                    axis = 1 if x.dim() == 3 or name.endswith(("pattern", "scores")) else 2
+                    kept = torch.tensor([1, x.shape[axis] - 1])
+                    some = x if name.endswith("hook_v") else x.index_select(axis, kept)
+                    assert torch.allclose(few[name], some, atol=1e-6), name
+    for heads, words_ in (([9], "heads hold 9, and a layer has"), ([], "heads is empty")):
+        with pytest.raises(ValueError, match=words_):
+            otattn.hf.capture(network, IDS, heads=heads)
+
+
+def test_mass_and_single_heads_take_no_square_of_all() -> None:
+    script = """
+import resource, otattn, torch, transformers
+peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
+size = dict(vocab_size=11, n_positions=4000, n_embd=16, n_layer=2, n_head=4, bos_token_id=1, eos_token_id=2)
+model = transformers.GPT2LMHeadModel(transformers.GPT2Config(**size)).eval()
+ids = torch.arange(4000)[None] % 11
+otattn.hf.set_attention(model, "softmax")
+with torch.no_grad():
+    model(ids)
+    otattn.hf.capture(model, ids[:, :9], ["receiver", "pattern"], heads=2)
+    before = peak()
+    mass = otattn.hf.capture(model, ids, "receiver")["receiver", 1]
+    print(peak() - before, abs(mass.sum(2) - 4000).max().item())
+    weights = otattn.hf.capture(model, ids, "pattern", layers=1, heads=2)["pattern", 1]
+    print(peak() - before, abs(weights.sum(2) - mass[:, 2:3]).max().item())
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    square = 4 * 4000**2 / 1e6  # of one head, f32, of which a layer has four
+    for line, most in zip(done.stdout.splitlines(), (square, 3 * square), strict=True):
+        grown, distance = map(float, line.split())
+        assert grown < most and distance < 0.01, done.stdout
+
+
 def test_mean_of_weights_that_look_both_ways() -> None:
     network = model("bert")
     otattn.hf.set_attention(network, "softmax")
@@ -307,7 +375,8 @@ def test_gradients_go_through_edits(pair: tuple[Any, otattn.Model]) -> None:
 def test_what_an_edit_cannot_mean_is_refused(pair: tuple[Any, otattn.Model]) -> None:
     network, _ = pair
     for edit, words in (
-        (Edit("mlp.hook_post"), "no point 'mlp.hook_post'"),
+        (Edit("mlp.hook_mid"), r"no point 'mlp.hook_mid', otattn.hf.points\(model\) lists them"),
+        (Edit("receiver"), "hook_receiver cannot be edited: nothing reads it again; edit attn.hook_pattern"),
         (Edit("z", layer=2), "layers 0 to 1"),
         (Edit("z", "times"), "wanted one of scale, replace, add, mean"),
         (Edit("z", head=7), "head is 7"),
