@@ -120,6 +120,7 @@ set(OTATTN_LIBRARY_SOURCES
     src/operator/backward.c
     src/operator/backward_check.c
     src/operator/backward_layout.c
+    src/operator/backward_potentials.c
     src/operator/backward_prefix.c
     src/operator/backward_sums.c
     src/operator/backward_unrolled.c

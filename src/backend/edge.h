@@ -68,6 +68,24 @@ static inline double ota_edge_weight(const ota_edge_row *row, const ota_edge *ed
     return pow(ota_edge_distance(row, edge->at, x) + edge->delta, row->power);
 }
 
+/* The same of a key that has an edge of its own, where keys are the solver's rows; x = s + f. */
+static inline double ota_edge_of_key(const ota_edge_row *row, const ota_edge *edge, double x) {
+    return edge->known ? ota_edge_weight(row, edge, x) : 0.0;
+}
+
+/* The weights of a query; returns their sum. */
+static inline double ota_weigh_beside_keys(const ota_row_parameters *parameters,
+                                           const ota_edge *edges, const double *s, double f,
+                                           int64_t keys, double *p) {
+    const ota_edge_row row = ota_edge_row_of(parameters, 0.0);
+    double sum = 0.0;
+    for (int64_t j = 0; j < keys; j++) {
+        p[j] = ota_edge_of_key(&row, &edges[j], s[j] + f);
+        sum += p[j];
+    }
+    return sum;
+}
+
 /* f, which leaves digits of the weights out. */
 static inline double ota_edge_potential(const ota_edge_row *row, const ota_edge *edge) {
     return -edge->at + edge->delta / row->k;

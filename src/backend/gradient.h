@@ -102,9 +102,9 @@ typedef struct ota_backward_space {
     } outcome;
     /* of the head at work: potentials and multipliers; bad: not finite, NaN on the allowed pairs */
     double *f, *top, *a; /* [queries] */
-    ota_edge *edges;     /* [queries], beside f, of orders above 2; or NULL */
-    bool *bad;           /* [queries] */
-    double *g, *b;       /* [stride] */
+    ota_edge *edges; /* beside the potentials of the solver's rows, of orders above 2; or NULL */
+    bool *bad;       /* [queries] */
+    double *g, *b;   /* [stride] */
     /* rows in order: where each key's capacity ran out and what that row took */
     int64_t *shut;    /* [stride] */
     double *fill;     /* [stride] */

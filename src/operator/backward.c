@@ -25,16 +25,6 @@ static bool ends_all(ota_status status) {
 
 /* ---- implicit --------------------------------------------------------------------------------- */
 
-static void load_potentials(ota_backward_job *job) {
-    const ota_resolved *r = &job->plan->resolved;
-    ota_backward_space *s = job->space;
-    for (int64_t j = 0; j < r->keys; j++)
-        s->g[j] = ota_array_get(&job->arrays->column_potential, job->batch, job->head, 0, j);
-    for (int64_t i = 0; i < r->queries && job->plan->strategy.transposed; i++)
-        s->f[i] = ota_array_get(&job->arrays->row_potential, job->batch, job->head, 0, i);
-    passes_of(job)->load_bias(job);
-}
-
 /* The system of backward.h in the solver's orientation, from what the pass `slopes` left. */
 static void gather_system(ota_backward_job *job, ota_adjoint *system, ota_mass_rule *rule) {
     const ota_plan *plan = job->plan;
@@ -158,7 +148,7 @@ static void recentre(ota_backward_job *job, ota_adjoint *system) {
 static ota_status run_implicit(ota_backward_job *job) {
     const ota_resolved *r = &job->plan->resolved;
     ota_backward_space *s = job->space;
-    load_potentials(job);
+    ota_backward_load_potentials(job);
     passes_of(job)->slopes(job);
     ota_adjoint system = ota_backward_system(job);
     system.narrow = !job->state.wide;
@@ -431,9 +421,10 @@ static void begin_head(ota_backward_job *job) {
     for (int64_t i = 0; i < r->queries; i++) {
         s->bad[i] = false;
         s->f[i] = s->a[i] = s->top[i] = 0.0;
-        if (s->edges != NULL) s->edges[i] = (ota_edge){0};
     }
     for (int64_t i = 0; i < r->queries * OTA_ROW_SUMS; i++) s->row_sums[i] = 0.0;
+    const int64_t edges = plan->strategy.transposed ? r->keys : r->queries;
+    for (int64_t i = 0; s->edges != NULL && i < edges; i++) s->edges[i] = (ota_edge){0};
     for (int64_t j = 0; j < plan->strategy.padded_keys; j++) s->g[j] = s->b[j] = 0.0;
     double *const matrix = passes_of(job)->memory(plan->device, job->place).matrix;
     if (matrix != NULL) s->matrix = matrix;

@@ -52,6 +52,11 @@ void ota_backward_pad(const ota_backward_job *job);
  * the potential, or, where weights are exponentials, the sum is 0. */
 void ota_backward_find_used(const ota_backward_job *job, const double *column_sum,
                             unsigned char *used);
+/* backward_potentials.c: are keys the solver's rows, with edges? Finds those from the scores in space->matrix, which are spent;
+ * `narrow`: the head is worked on in f32. And of the implicit way f and g of the head at work, with such edges. */
+bool ota_backward_has_key_edges(const ota_backward_job *job);
+void ota_backward_find_edges(const ota_backward_job *job, bool narrow);
+void ota_backward_load_potentials(ota_backward_job *job);
 /* backward_unrolled.c: mu, nu, rule and settings of the head at work, without scores; g is its start. */
 ota_head ota_backward_head(const ota_backward_job *job);
 /* nu from flags of reached keys to what the rounds aim at; mu, mass and flags of usable keys are known. */

@@ -122,7 +122,8 @@ static void take_head_worker(ota_plan *plan, ota_backward_space *s) {
         *of_keys[k] = ota_arena_take(a, keys, number);
     }
     s->bad = ota_arena_take(a, (size_t)n, sizeof(bool));
-    if (ota_is_steep(r)) s->edges = ota_arena_take(a, (size_t)n, sizeof *s->edges);
+    if (ota_is_steep(r))
+        s->edges = ota_arena_take(a, (size_t)(plan->strategy.transposed ? m : n), sizeof *s->edges);
     s->shut = ota_arena_take(a, keys, sizeof(int64_t));
     s->row_sums = ota_arena_take_rows(a, n, OTA_ROW_SUMS, number);
     s->lane = ota_int_round_up(ota_int_max(ota_int_max(n, m), 1), 16);

@@ -50,6 +50,25 @@ static void emit_block(ota_tangent_job *job, ota_tangent_worker *w, int64_t firs
     ota_tangents_emit(job, w, first, rows);
 }
 
+/* Scores and dS in the solver's orientation. */
+static void widen_block(ota_tangent_job *job, ota_tangent_worker *w, int64_t first, int64_t rows,
+                        int64_t chunk) {
+    (void)chunk;
+    const ota_plan *plan = job->base.plan;
+    ota_backward_space *space = job->base.space;
+    const int64_t m = plan->resolved.keys, stride = plan->strategy.stride;
+    for (int64_t k = 0; k < rows; k++) {
+        const double *s = w->scores + k * plan->strategy.padded_keys,
+                     *tangents = w->tangents + k * plan->strategy.padded_keys;
+        for (int64_t j = 0; j < m; j++) {
+            const int64_t at =
+                plan->strategy.transposed ? j * stride + first + k : (first + k) * stride + j;
+            space->matrix[at] = s[j];
+            if (space->gradient != NULL) space->gradient[at] = s[j] > -INFINITY ? tangents[j] : 0.0;
+        }
+    }
+}
+
 /* ---- implicit --------------------------------------------------------------------------------- */
 
 /* One row of the solver: w into the matrix, its sums, its share of the right side. */
@@ -218,6 +237,11 @@ static void bind_columns(ota_tangent_job *job, ota_adjoint *system) {
 ota_status ota_tangents_implicit(ota_tangent_job *job) {
     load_potentials(job);
     ota_tangents_find_limits(job);
+    if (ota_backward_has_key_edges(&job->base)) {
+        const ota_status formed = run_rows(job, widen_block);
+        if (formed != OTA_OK) return formed;
+        ota_backward_find_edges(&job->base, false);
+    }
     ota_status status =
         job->base.plan->strategy.transposed ? form_transposed(job) : form_straight(job);
     if (status != OTA_OK) return status;
@@ -233,25 +257,7 @@ ota_status ota_tangents_implicit(ota_tangent_job *job) {
 
 /* ---- fixed rounds ----------------------------------------------------------------------------- */
 
-/* Scores and dS in the solver's orientation, padded as its kernels want them. */
-static void widen_block(ota_tangent_job *job, ota_tangent_worker *w, int64_t first, int64_t rows,
-                        int64_t chunk) {
-    (void)chunk;
-    const ota_plan *plan = job->base.plan;
-    ota_backward_space *space = job->base.space;
-    const int64_t m = plan->resolved.keys, stride = plan->strategy.stride;
-    for (int64_t k = 0; k < rows; k++) {
-        const double *s = w->scores + k * plan->strategy.padded_keys,
-                     *tangents = w->tangents + k * plan->strategy.padded_keys;
-        for (int64_t j = 0; j < m; j++) {
-            const int64_t at =
-                plan->strategy.transposed ? j * stride + first + k : (first + k) * stride + j;
-            space->matrix[at] = s[j];
-            space->gradient[at] = s[j] > -INFINITY ? tangents[j] : 0.0;
-        }
-    }
-}
-
+/* Padded, too, as its kernels want them. */
 static ota_status widen(ota_tangent_job *job) {
     ota_backward_pad(&job->base);
     return run_rows(job, widen_block);

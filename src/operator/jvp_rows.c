@@ -7,6 +7,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "backend/edge.h"
 #include "jvp.h"
 
 ota_block ota_tangents_block(const ota_tangent_job *job, const ota_tangent_worker *w, int64_t first,
@@ -57,6 +58,8 @@ ota_tangent_row ota_tangents_solve(const ota_tangent_job *job, ota_tangent_worke
     rule.line = query;
     if (job->held) {
         plan->strategy.algebra->row_weights(&rule, s, g, m, space->f[query], p, &found);
+        if (ota_backward_has_key_edges(base))
+            found.mass = ota_weigh_beside_keys(&rule, space->edges, s, space->f[query], m, p);
     } else {
         const double mu = ota_row_mass(&plan->resolved, base->batch, base->head, query);
         plan->strategy.algebra->row_solve(&rule, s, g, m, mu, p, &found);

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "backend/blocks/blocks.h"
+#include "backend/edge.h"
 #include "plain.h"
 
 typedef struct ota_gradient_scratch {
@@ -138,6 +139,8 @@ static void weigh(ota_backward_job *job, int64_t i) {
         space->f[i] = mu > 0.0 ? found.potential : -INFINITY;
     } else {
         ota_plain_row_weights(rule, s, h, keys, space->f[i], at->p, &found);
+        if (space->edges != NULL && job->device->transposed)
+            ota_weigh_beside_keys(rule, space->edges, s, space->f[i], keys, at->p);
     }
     mark(job, i, &found);
     at->sink = found.sink > 0.0 ? found.sink : 0.0;
@@ -293,7 +296,8 @@ static void widen_row(ota_backward_job *job, int64_t i) {
     const plain_row *at = space->own;
     for (int64_t j = 0; j < job->resolved->keys; j++) {
         space->matrix[place_of(job, i, j)] = at->s[j];
-        space->gradient[place_of(job, i, j)] = at->s[j] > -INFINITY ? at->u[j] : 0.0;
+        if (space->gradient != NULL)
+            space->gradient[place_of(job, i, j)] = at->s[j] > -INFINITY ? at->u[j] : 0.0;
     }
 }
 

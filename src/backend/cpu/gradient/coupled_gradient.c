@@ -116,10 +116,7 @@ static double implicit_row(ota_backward_job *job, int64_t i, const real *s, cons
     const double kept = space->f[i];
     const double mu = device->transposed ? 1.0 : ota_row_mass(r, job->batch, job->head, i);
     solve_row(job, i, s, mu, p);
-    if (device->transposed) {
-        space->f[i] = kept;
-        if (space->edges != NULL) space->edges[i] = (ota_edge){0};
-    }
+    if (device->transposed) space->f[i] = kept;
     pair_weights(job, i, m, s, p);
     row_slopes(job, i, m, s, p, slope);
     for (int64_t j = 0; j < m && space->bad[i]; j++)
@@ -274,7 +271,8 @@ void widen_task(void *context, int64_t chunk, int worker) {
             const int64_t at =
                 device->transposed ? j * device->dense_stride + i : i * device->dense_stride + j;
             space->matrix[at] = (double)s[j];
-            space->gradient[at] = s[j] > (real)-INFINITY ? (double)u[j] : 0.0;
+            if (space->gradient != NULL)
+                space->gradient[at] = s[j] > (real)-INFINITY ? (double)u[j] : 0.0;
         }
     }
 }
@@ -294,7 +292,7 @@ void mark_top(void *context, int64_t chunk, int worker) {
         form_tile(job, w, i, 1, 0, device->resolved->keys, device->stride);
         solve_row(job, i, w->scores, 1.0, w->weights);
         space->f[i] = f;
-        if (space->edges != NULL) space->edges[i] = (ota_edge){0};
+        if (space->edges != NULL && !device->transposed) space->edges[i] = (ota_edge){0};
     }
 }
 

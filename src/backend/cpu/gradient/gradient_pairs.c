@@ -152,6 +152,12 @@ void pair_weights(const ota_backward_job *job, int64_t query, int64_t count, con
         for (int64_t j = 0; j < count; j++) p[j] = (real)0;
         return;
     }
+    if (space->edges != NULL && job->device->transposed) {
+        const ota_edge_row row = ota_edge_row_of(&job->parameters, 0.0);
+        for (int64_t j = 0; j < count; j++)
+            p[j] = (real)ota_edge_of_key(&row, &space->edges[j], (double)(real)(s[j] + (real)f));
+        return;
+    }
     const ota_edge *edge = space->edges != NULL ? &space->edges[query] : NULL;
     if (job->parameters.regulariser->capped || ota_is_heavy_tailed(job->parameters.regulariser) ||
         (edge != NULL && edge->known)) {
@@ -278,7 +284,8 @@ double sink_slope(const ota_backward_job *job, int64_t query, double *weight) {
         *weight = custom->weight(custom->user, at);
         return *weight > 0.0 ? custom->slope(custom->user, at) : 0.0;
     }
-    const ota_edge *edge = job->space->edges != NULL ? &job->space->edges[query] : NULL;
+    const ota_edge *edge =
+        job->space->edges != NULL && !job->device->transposed ? &job->space->edges[query] : NULL;
     if (edge != NULL && edge->known) {
         const ota_edge_row row = ota_edge_row_of(&job->parameters, 0.0);
         *weight = ota_edge_weight(&row, edge, job->parameters.sink);
@@ -321,7 +328,7 @@ void solve_row(const ota_backward_job *job, int64_t query, const real *s, double
     row_solve(&row, s, h, device->resolved->keys, mu, p, &found);
     space->top[query] = (double)(real)(isnan(keys_top) || keys_top > sink ? keys_top : sink);
     space->f[query] = found.empty || !(mu > 0.0) ? -INFINITY : found.potential;
-    if (space->edges != NULL) space->edges[query] = found.edge;
+    if (space->edges != NULL && !device->transposed) space->edges[query] = found.edge;
     if (found.nonfinite || uses_nonfinite(job, s, p)) space->bad[query] = true;
     /* Scores so large that the potentials of the keys vanish beside them: f64 has to do the row, or nothing can. */
     if (h != NULL && keys_top > -INFINITY &&
