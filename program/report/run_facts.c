@@ -75,7 +75,8 @@ static void add_text(const run_page *page, int run, top *to) {
     const char *name = label_of(manifest(page, run, "text", "name"), label);
     if (*name != '\0') put(text, "%s: ", name);
     put_count(text, json_object_get(metrics, "tokens"), "", " tokens in ");
-    put_count(text, json_object_get(metrics, "windows"), "", " windows");
+    const json_t *windows = json_object_get(metrics, "windows");
+    put_count(text, windows, "", json_integer_value(windows) == 1 ? " window" : " windows");
     put_count(text, manifest(page, run, "settings", "window_tokens"), " of ", "");
     put_count(text, manifest(page, run, "text", "tokens"), ", out of ", "");
     const double perplexity = cli_run_number(metrics, "perplexity");

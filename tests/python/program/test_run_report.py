@@ -9,6 +9,7 @@ import base64
 import csv
 import gzip
 import html
+import itertools
 import json
 import re
 import shutil
@@ -599,6 +600,8 @@ def test_ends_are_told_apart_by_intervals_or_values(
     assert said["mean_cosine"].startswith(f"The states of one window {alike}")
     assert said["alignment"].startswith(f"What alignment leaves, R, {goes}")
     assert ("[" in said["mean_cosine"]) == (half is not None)
+    text = (folder / "report.html").read_text(encoding="utf-8")
+    assert ("tokens in 1 window<" in text) == (half is None)
 
 
 def test_runs_of_one_window_are_not_told_apart(tmp_path: Path) -> None:
@@ -755,6 +758,24 @@ def test_a_grid_of_many_layers_scrolls_within_itself(deep: Path, tmp_path: Path)
     try:
         tab.show(1280, 900)
         tab.wait("document.documentElement?.dataset.drawn")
+        # Of the axes what is to be read is in sight and apart: the title of the rows, layers below the lines.
+        title, plot = tab.evaluate("""(() => {
+          const plot = document.querySelector("#lens .plot");
+          const title = [...plot.querySelectorAll("text")].find((one) => one.textContent === "after layer");
+          const ends = ({ top, bottom }) => [top, bottom];
+          return [title, plot].map((one) => ends(one.getBoundingClientRect()));
+        })()""")
+        assert plot[0] <= title[0]
+        assert title[1] <= plot[1]
+        for name in ("mean_cosine", "agreement_with_final", "drift"):
+            labels = tab.evaluate(
+                f"[...document.querySelector('#{name} .plot .role-axis-label').querySelectorAll('text')]"
+                ".filter((one) => one.textContent && getComputedStyle(one).opacity !== '0')"
+                ".map((one) => [one.getBoundingClientRect().left, one.getBoundingClientRect().right])"
+            )
+            labels.sort()
+            assert len(labels) > 3
+            assert all(left[1] + 2 <= right[0] for left, right in itertools.pairwise(labels)), name
         tab.evaluate("document.querySelector('#lens .plot').focus()")
         read = tab.evaluate(rows)
         for row, (_, seen, reading) in enumerate(read):
