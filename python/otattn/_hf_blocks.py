@@ -328,7 +328,7 @@ class Streams:
         self._asks, self._pass = wants, pass_on
         self._seen: dict[str, torch.Tensor] = {}
         # Texts and tokens of the run.
-        self.size = (0, 0)
+        self.size: tuple[int, int] = (0, 0)
 
     def _name(self, word: str) -> str:
         return f"blocks.{self._layer}.{word}"

@@ -303,7 +303,7 @@ def points(model: torch.nn.Module) -> list[str]:
 
 
 def _size(streams: _hf_blocks.Streams, tap: Tap) -> tuple[int, int, int]:
-    return (*streams.size, tap.heads)
+    return streams.size[0], streams.size[1], tap.heads
 
 
 def _attach(model: torch.nn.Module) -> _Run:
