@@ -47,7 +47,12 @@ static cli_report *hostile_page(void) {
     cli_report_code(report, HOSTILE);
     const char *columns[] = {"name", "value"};
     const char *cells[] = {HOSTILE, "1.5", "plain", "-2e-3"};
-    cli_table table = {HOSTILE, columns, 2, cells, 2};
+    cli_table table = {.caption = HOSTILE,
+                       .columns = columns,
+                       .column_count = 2,
+                       .cells = cells,
+                       .row_count = 2,
+                       .id = HOSTILE};
     cli_report_table(report, &table);
     json_t *datasets = weights_dataset();
     cli_figure figure = {"heatmap", HOSTILE, datasets, "Caption " HOSTILE, "Alternative " HOSTILE,
