@@ -38,6 +38,7 @@ import numpy as np
 from timing import entmax_by_torch, fastest, in_turns, sinkhorn_by_torch, softmax_by_torch, write_csv
 
 MOST_ROUNDS = 20000
+USAGE = 2  # exit code of a program that lacks a flag
 LONG = 1.0  # seconds: one call of a peer that takes more is the only one
 
 
@@ -457,8 +458,16 @@ def our_assignment(program: str, row: Row, threads: int) -> Timed:
 def against_before(program: str, before: str, rows: list[Row], repeat: int, threads: int) -> None:
     """Prints a line for each row that differs in more than its peer; the two programs take turns."""
     print(f"{'row':22} {'shape':13} {'now ns':>10} {'before ns':>10} {'ratio':>6} {'median':>7}", flush=True)
-    once = {(row.name, row.method, row.shape, row.dtype): row for row in rows}
+    once = {(row.name, row.method, row.shape, row.dtype, row.masked): row for row in rows}
     for row in once.values():
+        shape = "x".join(map(str, row.shape))
+        try:
+            ours(before, row, threads)
+        except subprocess.CalledProcessError as error:
+            if error.returncode != USAGE:
+                raise
+            print(f"{row.name:22} {shape:13} the program before has no such row", flush=True)
+            continue
         turns = [
             [ours(which, row, threads).nanoseconds for which in ((program, before), (before, program))[k % 2]]
             for k in range(repeat)
@@ -466,7 +475,6 @@ def against_before(program: str, before: str, rows: list[Row], repeat: int, thre
         pairs = [pair if k % 2 == 0 else pair[::-1] for k, pair in enumerate(turns)]
         now, then = (min(side) for side in zip(*pairs, strict=True))
         median = statistics.median(b / a for a, b in pairs)
-        shape = "x".join(map(str, row.shape))
         print(
             f"{row.name:22} {shape:13} {now:10.3f} {then:10.3f} {then / now:5.2f}x {median:6.2f}x", flush=True
         )
