@@ -58,7 +58,8 @@ def embeddings(model: Module, layouts: list[Layout]) -> dict[str, tuple[Module, 
     lists = {paths[id(layout.block)].rpartition(".")[0] for layout in layouts}
     if len(lists) != 1:
         return {}
-    tokens = _tokens(model, lists.copy().pop())
+    (blocks,) = lists
+    tokens = _tokens(model, blocks)
     if tokens is None or id(tokens) not in paths:
         return {}
     parent = paths[id(tokens)].rpartition(".")[0]
@@ -66,7 +67,7 @@ def embeddings(model: Module, layouts: list[Layout]) -> dict[str, tuple[Module, 
     factor = float(getattr(beside, "embedding_multiplier", None) or 1.0)
     found: dict[str, Module | None] = {"hook_embed": tokens, "hook_pos_embed": child(beside, _POSITIONS)}
     found["hook_token_type_embed"] = child(beside, _TYPES)
-    if not lists.pop().startswith(f"{parent}." if parent else ""):
+    if not blocks.startswith(f"{parent}." if parent else ""):
         found["hook_full_embed"] = child(beside, _NORMS)
     return {
         name: (part, factor if name == "hook_embed" else 1.0)

@@ -114,6 +114,18 @@ static double given_sink(const ota_judge_head *k, int64_t i, double mu, double s
     return fmax(0.0, mu - sum);
 }
 
+/* By the potentials, of a row that has one. */
+static double weight_by_potentials(ota_judge_head *k, int64_t i, int64_t j) {
+    if (!(k->at.s[j] > -INFINITY) || (isinf(k->g[j]) && k->g[j] < 0.0)) return 0.0;
+    double p = isnan(k->f[i]) || isnan(k->g[j]) ? NAN : weight(k, k->at.s[j] + k->f[i] + k->g[j]);
+    if (k->method.capped && p > ota_judge_cap(k, j)) p = ota_judge_cap(k, j);
+    if (k->method.rule == OTA_COLUMNS_ONLINE) {
+        p = fmin(p, k->left[j]);
+        k->left[j] -= p;
+    }
+    return p;
+}
+
 /* Weights of the row at hand into k->at.p; returns their sum with the sink's, which goes to *rest. */
 double ota_judge_load_weights(ota_judge_head *k, int64_t i, double mu, double *rest) {
     ota_judge_sum sum = {0.0, 0.0};
@@ -121,20 +133,7 @@ double ota_judge_load_weights(ota_judge_head *k, int64_t i, double mu, double *r
     if (k->given.coupling)
         ota_judge_read_line(&k->a->coupling, k->batch, k->head, k->swapped, i, k->m, k->at.p);
     for (int64_t j = 0; j < k->m; j++) {
-        if (k->given.coupling) {
-            /* It is read. */
-        } else if (silent || !(k->at.s[j] > -INFINITY) || (isinf(k->g[j]) && k->g[j] < 0.0)) {
-            k->at.p[j] = 0.0;
-        } else {
-            k->at.p[j] =
-                isnan(k->f[i]) || isnan(k->g[j]) ? NAN : weight(k, k->at.s[j] + k->f[i] + k->g[j]);
-            if (k->method.capped && k->at.p[j] > ota_judge_cap(k, j))
-                k->at.p[j] = ota_judge_cap(k, j);
-            if (k->method.rule == OTA_COLUMNS_ONLINE) {
-                k->at.p[j] = fmin(k->at.p[j], k->left[j]);
-                k->left[j] -= k->at.p[j];
-            }
-        }
+        if (!k->given.coupling) k->at.p[j] = silent ? 0.0 : weight_by_potentials(k, i, j);
         ota_judge_add(&sum, k->at.p[j]);
     }
     const double total = ota_judge_total(sum);

@@ -302,8 +302,7 @@ static bool run_on_kernel(ota_backward_job *job, ota_status *stopped) {
     if (*stopped != OTA_OK) return true;
     if (!all_fine(job, ota_kernel_rounds_carried(rounds))) return false;
     passes->kernel_close(job);
-    /* What the columns say all ranks know, and their parts are summed: one of them tells. */
-    if (r->settings.ranks == NULL || r->settings.ranks->to.rank == 0) {
+    if (ota_ranks_tells(&r->settings)) {
         ota_sums_of_parameters(s, &rounds->sums);
         s->sums.temperature[job->head] += ota_kernel_rounds_temperature(rounds);
     }
@@ -345,9 +344,7 @@ static ota_status run_unrolled(ota_backward_job *job) {
     passes_of(job)->load_bias(job);
     if (passes_of(job)->mark_top != NULL) passes_of(job)->mark_top(job);
     s->sums.temperature[job->head] += u.sums.temperature;
-    /* What the columns say all ranks know, and their parts are summed: one of them tells. */
-    if (r->settings.ranks == NULL || r->settings.ranks->to.rank == 0)
-        ota_sums_of_parameters(s, &u.sums);
+    if (ota_ranks_tells(&r->settings)) ota_sums_of_parameters(s, &u.sums);
     s->sums.row_strength += u.sums.row_strength;
     s->sums.sink[job->head] += u.sums.sink;
     const ota_mass_rule rule = {.a = u.sums.row,

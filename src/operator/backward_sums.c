@@ -186,8 +186,7 @@ void ota_sums_of_masses(const ota_backward_job *job, const ota_mass_rule *rule) 
     double mass = ota_mass_of_rows(job, rule->row_sum);
     (void)ota_ranks_sum(&r->settings, &mass, 1, NULL, 0, "the mass of the rows in backward");
     const double share = mass / usable;
-    /* What the columns say all ranks know, and their parts are summed: one of them tells. */
-    const bool tells = r->settings.ranks == NULL || r->settings.ranks->to.rank == 0;
+    const bool tells = ota_ranks_tells(&r->settings);
     for (int64_t j = 0; j < m; j++) {
         const double b = rule->b[j], c = rule->column_sum[j];
         const ota_target_key key = {.mass = ota_mass_of_column(job, j, rule->used[j] ? share : 0.0),

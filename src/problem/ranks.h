@@ -37,6 +37,11 @@ bool ota_ranks_gather(ota_ranks *ranks, const void *mine, void *all, const int64
 bool ota_ranks_pass_on(ota_ranks *ranks, const void *given, int64_t bytes, void *wanted,
                        int64_t wanted_bytes, const char *step);
 
+/* What the columns say every rank knows. Where the parts of all are summed the first alone tells it. */
+static inline bool ota_ranks_tells(const ota_settings *settings) {
+    return settings->ranks == NULL || settings->ranks->to.rank == 0;
+}
+
 /* Head `head` is at work from here on, in round `round`; -1: none. What failed keeps its own. */
 static inline void ota_ranks_at(ota_ranks *ranks, int64_t head, int64_t round) {
     if (ranks == NULL || ranks->failed) return;

@@ -14,6 +14,7 @@
 
 #include "backend/cpu/kernels/kernels.h"
 #include "groups.h"
+#include "matrices.h"
 #include "otattn_assignment.h"
 #include "draw/random.h"
 #include "spec.h"
@@ -297,14 +298,7 @@ static void costs_in_place_agree(void **unused) {
                 lies[(int64_t)(uniform(&seed) * (double)(rows * columns))] = odd[run / 4 % KINDS];
             for (int64_t k = 0; k < rows * columns; k++)
                 apart[k / columns * (columns + 1) + k % columns] = lies[k];
-            ota_assignments batch = {.size = sizeof batch,
-                                     .count = 1,
-                                     .rows = rows,
-                                     .columns = columns,
-                                     .costs = lies,
-                                     .type = OTA_F64,
-                                     .row_stride = columns,
-                                     .column_stride = 1};
+            ota_assignments batch = {MATRICES_OF(ota_assignments, lies, rows, columns), .count = 1};
             ota_assignments other = batch;
             other.costs = apart, other.row_stride = columns + 1;
             outputs a = want(&batch, rows, columns, least(rows, columns));
@@ -336,14 +330,7 @@ static void sides_may_be_wanted_alone(void **unused) {
         const int64_t rows = shapes[k][0], columns = shapes[k][1];
         double *cost = take(rows * columns, sizeof *cost);
         for (int64_t at = 0; at < rows * columns; at++) cost[at] = uniform(&seed);
-        ota_assignments batch = {.size = sizeof batch,
-                                 .count = 1,
-                                 .rows = rows,
-                                 .columns = columns,
-                                 .costs = cost,
-                                 .type = OTA_F64,
-                                 .row_stride = columns,
-                                 .column_stride = 1};
+        ota_assignments batch = {MATRICES_OF(ota_assignments, cost, rows, columns), .count = 1};
         outputs both = want(&batch, rows, columns, least(rows, columns));
         assert_int_equal(ota_assign(assigner, &batch, NULL), OTA_OK);
         double *u = take(rows, sizeof *u), *v = take(columns, sizeof *v);

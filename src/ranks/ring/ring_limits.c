@@ -1,10 +1,10 @@
 /* Derivatives by masses of 0 in a ring (ring_limits.h): two message rounds at most, of fixed rounds as many in every round. */
 #include "ring_limits.h"
 
-#include "ring_masses.h"
-
 #include <math.h>
 #include <string.h>
+
+#include "ring_masses.h"
 
 static ota_limit_sums sums_of(ota_arena *arena, int64_t count) {
     return (ota_limit_sums){ota_ring_numbers(arena, 1, count), ota_ring_numbers(arena, 1, count),

@@ -376,11 +376,6 @@ static void columns_reverse(void *context, int64_t chunk, int worker) {
     job->temperature[chunk] = temperature;
 }
 
-/* Does this process tell what all know? */
-static bool tells(const ota_head *head) {
-    return head->settings->ranks == NULL || head->settings->ranks->to.rank == 0;
-}
-
 static double total(const double *chunks) {
     double sum = 0.0;
     for (int c = 0; c < OTA_ADJOINT_CHUNKS; c++) sum += chunks[c];
@@ -389,7 +384,7 @@ static double total(const double *chunks) {
 
 static void reverse_columns(ota_unrolled *u, const ota_step *step, pass_job *job, bool final) {
     const ota_head *head = u->head;
-    const bool first = tells(head);
+    const bool first = ota_ranks_tells(head->settings);
     double *lift = u->more_partial, *pull = lift + head->scores.stride;
     for (int64_t j = 0; j < head->columns; j++) {
         const double g_grad = u->g_grad[j];
@@ -450,7 +445,7 @@ ota_status ota_unrolled_reverse(ota_unrolled *u) {
             return OTA_ECOMM;
         if (!(step->ratio < 1.0 || step->ratio > 1.0)) continue;
         for (int64_t j = 0; j < head->columns; j++) {
-            if (final && tells(head) && step->g[j] > -INFINITY)
+            if (final && ota_ranks_tells(head->settings) && step->g[j] > -INFINITY)
                 u->sums.temperature += u->g_grad[j] * step->g[j] / step->t;
             u->g_grad[j] *= step->ratio;
         }

@@ -44,9 +44,8 @@ void ota_match_resize(ota_match *match, int64_t rows, int64_t columns, int64_t l
 }
 
 bool ota_match_borrows(const ota_match *match) {
-    enum {
-        MANY = 1024
-    }; /* so that no pass takes a row for a short one, which it would not check */
+    /* Passes over short rows do not look whether costs are plain. */
+    enum { MANY = 1024 };
     return match->columns == match->padded && match->rows * match->columns > MANY;
 }
 
