@@ -263,7 +263,7 @@ def _blocks(model: torch.nn.Module) -> list[torch.nn.Module]:
     return found
 
 
-def _layouts(model: torch.nn.Module) -> list[_hf_blocks.Layout]:
+def layouts(model: torch.nn.Module) -> list[_hf_blocks.Layout]:
     """Of each block, of models with one attention module a block."""
     blocks, layers = _blocks(model), _hf_watch.layers_of(model)
     if not len({id(block) for block in blocks}) == len(blocks) == len(layers):
@@ -271,11 +271,11 @@ def _layouts(model: torch.nn.Module) -> list[_hf_blocks.Layout]:
     return [_hf_blocks.Layout(*pair) for pair in zip(blocks, layers, strict=True)]
 
 
-def _final(model: torch.nn.Module, layouts: list[_hf_blocks.Layout]) -> torch.nn.Module | None:
+def _final(model: torch.nn.Module, known: list[_hf_blocks.Layout]) -> torch.nn.Module | None:
     """The norm behind all blocks, of models with one list of them whose streams end in one."""
-    if not layouts or layouts[-1].form in ("", "post"):
+    if not known or known[-1].form in ("", "post"):
         return None
-    found = [_hf_blocks.final_norm(model, layout.block) for layout in layouts]
+    found = [_hf_blocks.final_norm(model, layout.block) for layout in known]
     return found[0] if all(norm is found[0] for norm in found) else None
 
 
@@ -288,16 +288,16 @@ def points(model: torch.nn.Module) -> list[str]:
     rotated = "rot_" if _rotates(model) else ""
     attention = (f"{rotated}q", f"{rotated}k", "v", "attn_scores", "pattern", "receiver", "z")
     words = [f"attn.hook_{word}" for word in attention]
-    layouts = _layouts(model)
+    known = layouts(model)
     blocks = [
         layout.words(
             [*words, *(["attn.hook_result"] if _hf_parts.projection(layout) else [])],
             _hf_parts.Inside(layout).words(),
         )
-        for layout in layouts
+        for layout in known
     ] or len(_hf_watch.layers_of(model)) * [words]
-    last = _final(model, layouts)
-    names = [*_hf_parts.embeddings(model, layouts)]
+    last = _final(model, known)
+    names = [*_hf_parts.embeddings(model, known)]
     names += [f"blocks.{layer}.{word}" for layer, block in enumerate(blocks) for word in block]
     return names + (_hf_blocks.norm_words("ln_final", "ln_final.hook_normalized", last) if last else [])
 
@@ -308,15 +308,15 @@ def _size(streams: _hf_blocks.Streams, tap: Tap) -> tuple[int, int, int]:
 
 def _attach(model: torch.nn.Module) -> _Run:
     run = _Run()
-    rotated, layouts = _rotates(model), _layouts(model)
+    rotated, known = _rotates(model), layouts(model)
     taps = []
     for layer, module in enumerate(_hf_watch.layers_of(model)):
         module.__dict__["_otattn_tap"] = tap = Tap(run, layer, rotated)
         taps.append(tap)
     run.handles.append(model.register_forward_pre_hook(run.begin, with_kwargs=True))
-    for name, part in _hf_parts.embeddings(model, layouts).items():
+    for name, part in _hf_parts.embeddings(model, known).items():
         run.handles.append(_hf_parts.embedding_hook(name, part, run))
-    for layer, layout in enumerate(layouts):
+    for layer, layout in enumerate(known):
         streams = _hf_blocks.Streams(layout, layer, run.wants, run.pass_on)
         size = functools.partial(_size, streams, taps[layer])
         behind = _hf_parts.projection(layout)
@@ -326,7 +326,7 @@ def _attach(model: torch.nn.Module) -> _Run:
             run.handles.append(_hf_parts.result_hook(name, behind, run, size))
         run.handles += streams.attach()
         run.handles += _hf_parts.InsideHooks(_hf_parts.Inside(layout), layer, run, size).attach()
-    last = _final(model, layouts)
+    last = _final(model, known)
     if last is not None:
         names = "ln_final.hook_scale", "ln_final.hook_normalized"
         run.handles.append(_hf_blocks.norm_hook(last, names, run.wants, run.pass_on))
@@ -376,6 +376,17 @@ def edited(model: torch.nn.Module, edits: Iterable[Edit]) -> Iterator[None]:
             del run.edits[before:]
 
 
+@contextlib.contextmanager
+def unedited(model: torch.nn.Module) -> Iterator[bool]:
+    """Runs without the edits around it; whether any of these is of what comes behind all blocks."""
+    with attached(model) as run:
+        before, run.edits = run.edits, []
+        try:
+            yield any(name.startswith(("ln_final.", "logits")) for _, names in before for name in names)
+        finally:
+            run.edits = before
+
+
 def capture(
     model: torch.nn.Module, inputs: Any, words: Any, layers: Any, heads: Any = None
 ) -> tuple[Any, Points]:
@@ -400,12 +411,17 @@ def _row(name: str, given: Any, device: torch.device) -> torch.Tensor:
     return ids
 
 
-def _behind_last(out: Any) -> torch.Tensor:
+def logits_of(out: Any) -> torch.Tensor:
+    """(batch, tokens, vocabulary), of what a model returned."""
     logits = getattr(out, "logits", None)
     if logits is None or logits.dim() != 3:
         raise ValueError("the model has no logits of tokens; take one with a head, such as ...ForCausalLM")
-    found: torch.Tensor = logits[:, -1].double()
+    found: torch.Tensor = logits
     return found
+
+
+def _behind_last(out: Any) -> torch.Tensor:
+    return logits_of(out)[:, -1].double()
 
 
 def patch(

@@ -15,14 +15,14 @@ from typing import Any
 
 import torch
 
-from . import _hf_cache, _hf_points, _hf_watch
+from . import _hf_cache, _hf_lens, _hf_points, _hf_watch
 from . import _structs as c
 from ._attention import attention, check_arguments, known_arguments
 from ._aux import AuxRequest
 from ._hf_points import Points
 from ._leaks import LEAKING, warn_of_leaks
 from ._models.edits import Edit
-from ._models.studies import Patching
+from ._models.studies import LogitLens, Patching
 from ._settings import shown, text
 from ._shapes import shape_text
 from ._spec import Spec, spec_for
@@ -662,3 +662,37 @@ def patch(
         As `otattn.Model.patch` returns it; its tokens are ids.
     """
     return _hf_points.patch(_on_otattn(model), (clean, corrupt), point, by, (answer, other))
+
+
+@torch.no_grad()
+def logit_lens(model: torch.nn.Module, inputs: Any, top: int = 1, *, tokenizer: Any = None) -> LogitLens:
+    """The likeliest next tokens by what the model makes of the stream at every layer and position.
+
+    The stream in front of every block, and behind the last, goes through what the model itself runs behind
+    its blocks: norms, head, caps and factors.
+
+    Parameters
+    ----------
+    model : module
+        A model with a head for tokens and one list of blocks, switched to otattn as by `edited`; of models
+        with parts for images the last list.
+    inputs : tensor or dict
+        Ids (batch, tokens), or all arguments by name as a tokenizer returns them.
+    top : int
+        How many tokens of each place.
+    tokenizer : optional
+        Whose `decode` gives the texts of tokens; without one they are ids.
+
+    Returns
+    -------
+    LogitLens
+        As `otattn.Model.logit_lens` returns it; `otattn.show` draws it.
+
+    Raises
+    ------
+    ValueError, TypeError
+        For a model without logits of tokens or a list of blocks, and for padding on the left.
+    RuntimeError
+        Where the last stream does not give the logits that the model returned.
+    """
+    return _hf_lens.logit_lens(_on_otattn(model), inputs, top, tokenizer)

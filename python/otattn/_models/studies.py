@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from .model import Model
 
 # Rows of logits, and tokens of a batch, at a time.
-_ROWS, _TOKENS = 64, 1024
+ROWS, _TOKENS = 64, 1024
 
 
 class LogitLens(NamedTuple):
@@ -59,19 +60,18 @@ class Patching(NamedTuple):
     """The corrupt prompt's."""
 
 
-def _streams(model: Model) -> tuple[list[str], bool]:
-    """The points in front of every layer and behind the last; whether a norm stands before the head."""
-    names = model.points
+def streams_of(names: Sequence[str]) -> list[str]:
+    """Of all points those in front of every layer and behind the last."""
     before = [name for name in names if part_of(name) == "hook_resid_pre"]
     ends = ("hook_resid_post", "hook_normalized_resid_post")
     last = [name for name in names if part_of(name) in ends][-1]
-    return [*before, last], "ln_final.hook_normalized" in names
+    return [*before, last]
 
 
 def logit_lens(model: Model, text: Any, top: int, options: RunOptions) -> LogitLens:
     """`Model.logit_lens`."""
     settings, seconds, _ = settings_of(options)
-    points, normed = _streams(model)
+    points, normed = streams_of(model.points), "ln_final.hook_normalized" in model.points
     found = model.capture(text, points, **options)
     words, most = model.facts.vocabulary, whole("top", top, 1, model.facts.vocabulary)
     shape = (len(points), *found.ids.shape, most)
@@ -80,9 +80,9 @@ def logit_lens(model: Model, text: Any, top: int, options: RunOptions) -> LogitL
     with model._session(settings, Size(*found.ids.shape), seconds) as session:
         for layer, name in enumerate(points):
             states = found[name].reshape(-1, model.facts.width)
-            for first in range(0, len(states), _ROWS):
-                place = np.s_[layer, first : first + _ROWS]
-                logits = session.logits(states[first : first + _ROWS], words, normed)
+            for first in range(0, len(states), ROWS):
+                place = np.s_[layer, first : first + ROWS]
+                logits = session.logits(states[first : first + ROWS], words, normed)
                 best = np.argsort(-logits, 1, kind="stable")[:, :most]
                 tops = np.take_along_axis(logits, best, 1).astype(np.float64)
                 sums = np.exp(logits.astype(np.float64) - tops[:, :1]).sum(1, keepdims=True)
