@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import sys
 import time
 
 from . import _structs as c
@@ -13,6 +14,18 @@ from ._progress import Watch
 
 # More seconds from now than a deadline holds.
 FAR = 9e8
+
+
+def moment_of(seconds: float | None) -> int:
+    """The nanosecond on the library's clock so many seconds from now; 0: never.
+
+    time.monotonic is another clock on macOS, where it stands still while the machine sleeps, and on
+    Windows before Python 3.13.
+    """
+    if seconds is None:
+        return 0
+    now = time.perf_counter_ns() if sys.platform == "win32" else time.clock_gettime_ns(time.CLOCK_MONOTONIC)
+    return now + int(min(seconds, FAR) * 1e9)
 
 
 class Handle:
@@ -43,8 +56,7 @@ class Handle:
     def begin(self, seconds: float | None, progress: Watch | None) -> None:
         """Before a call of the library that may take long: its deadline, and what it is watched by."""
         if seconds is not None:
-            end = time.monotonic_ns() + int(min(seconds, FAR) * 1e9)
-            library.ota_plan_set_deadline(self.pointer, end)
+            library.ota_plan_set_deadline(self.pointer, moment_of(seconds))
             self.timed = True
         if progress is not None:
             progress.begin()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 import os
 import threading
-import time
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypedDict
@@ -16,7 +15,7 @@ from numpy.typing import NDArray
 from .. import _model_structs as m
 from .. import _structs as c
 from .._errors import check, new_error
-from .._handle import FAR
+from .._handle import moment_of
 from .._keywords import seconds_left
 from .._leaks import warn
 from .._library import CANCEL
@@ -116,11 +115,6 @@ def settings_of(options: Mapping[str, Any]) -> tuple[Settings, float | None, Seq
     edits = options.get("edits") or ()
     several = [edits] if isinstance(edits, Edit) else list(edits)
     return settings, seconds_left("deadline", options.get("deadline")), several
-
-
-def moment_of(seconds: float | None) -> int:
-    """The nanosecond on the library's clock so many seconds from now; 0: never."""
-    return 0 if seconds is None else time.monotonic_ns() + int(min(seconds, FAR) * 1e9)
 
 
 class Size(NamedTuple):

@@ -6,6 +6,7 @@ import gc
 import time
 import weakref
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -40,6 +41,21 @@ def test_deadlines_end_calls(kind: Callable[..., Any], rng: np.random.Generator)
     for seconds in (None, 1e6, np.inf, 600):
         found = otattn.attention(x, x, x, deadline=seconds, method="softmax/exact", rounds=3)
         assert (found == otattn.attention(x, x, x, method="softmax/exact", rounds=3)).all()
+
+
+def test_deadlines_are_on_the_library_s_clock(
+    root: Path, rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """time.monotonic is behind it on a macOS that slept, and may be ahead on Windows."""
+    x = rng.standard_normal((1, 2, 40, 4))
+    with otattn.Model(root / "data/demo/model") as model:
+        for apart in (-86_400_000_000_000, 86_400_000_000_000):
+            moved = time.clock_gettime_ns(time.CLOCK_MONOTONIC) + apart
+            monkeypatch.setattr(time, "monotonic_ns", lambda moved=moved: moved)
+            otattn.attention(x, x, x, deadline=600, method="softmax/exact", rounds=3)
+            model.run("The house", deadline=600)
+            with pytest.raises(TimeoutError, match="deadline"):
+                otattn.attention(x, x, x, deadline=0.02, **ENDLESS)
 
 
 def test_a_plan_has_its_deadline_from_every_call_on(rng: np.random.Generator) -> None:
