@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 import torch
 
-from . import _hf_blocks, _hf_parts, _hf_watch
+from . import _hf_blocks, _hf_parts, _hf_rows, _hf_watch
 from ._models.capture import HEAD_AXES, chosen, head_set, layer_of, part_of, point_name
 from ._models.edits import KINDS, Edit, ranges_of
 from ._models.studies import Patching
@@ -54,6 +53,8 @@ class _Run:
         self.found: dict[str, torch.Tensor] = {}
         # Heads that a capture asks for, as given; None: all.
         self.heads: Any = None
+        # Where the weights or scores of one head go; None: to a tensor of their own.
+        self.out: Any = None
         self.handles: list[Any] = []
         self.uses = 0
         # Texts of the run, from its embedding on.
@@ -126,9 +127,20 @@ class Tap:
         alone = run.heads is not None and name in run.wanted and not run.edits_at(name)
         return list(head_set(run.heads, self.heads)) if alone else None
 
-    def keep(self, word: str, x: torch.Tensor) -> None:
-        """Of the heads that were asked for."""
-        self._run.keep(self._name(word), x)
+    def sink(self, word: str, heads: int, query: torch.Tensor, keys: int) -> _hf_rows.Put:
+        """What takes blocks of rows of the pairs of so many heads that a capture asks for."""
+        run, name = self._run, self._name(word)
+        if run.out is not None:
+            # Passed, and not held.
+            run.keep(name, query.new_empty(0))
+            return functools.partial(_put, shaped(run.out, (len(query), query.shape[2], keys)))
+        whole = query.new_empty(len(query), heads, query.shape[2], keys)
+        run.keep(name, whole)
+
+        def put(place: int, rows: slice, block: torch.Tensor) -> None:
+            whole[:, place : place + 1, rows] = block
+
+        return put
 
     def __call__(self, word: str, x: torch.Tensor) -> torch.Tensor:
         return self._run.pass_on(self._name(word), x, self._alike)
@@ -154,29 +166,29 @@ class Tap:
         pair: tuple[torch.Tensor, torch.Tensor],
         scale: float | None,
         softcap: float | None,
-        allowed: torch.Tensor | None,
+        seen: Callable[[slice], torch.Tensor | None],
         bias: torch.Tensor | None,
     ) -> torch.Tensor | None:
-        """The bias with what edits of the scores come to."""
-        if self.wants("attn_scores") or self.wants("pattern"):
+        """The bias with what edits of the scores come to; seen: which pairs of some rows these are of."""
+        whole, allowed = slice(None), None
+        if any(self._run.edits_at(self._name(word)) for word in ("attn_scores", "pattern")):
+            allowed = seen(whole)
             self._alike = allowed is None or bool((allowed == allowed[..., :1, :]).all())
         if not self.wants("attn_scores"):
             return bias
-        few, before = self.few("attn_scores"), bias
+        few = self.few("attn_scores")
+        if few is not None:
+            put = self.sink("attn_scores", len(few), pair[0], pair[1].shape[2])
+            for place, head in enumerate(few):
+                query, key, own = (_hf_rows.of_heads(x, [head], self.heads) for x in (*pair, bias))
+                for rows in _hf_rows.blocks(len(query), query.shape[2], key.shape[2]):
+                    plain = _hf_rows.scores((query, key), rows, scale, softcap, own)
+                    put(place, rows, _masked(plain, _hf_rows.of_heads(seen(rows), [head], self.heads)))
+            return bias
         query, key = pair
-        key = key.repeat_interleave(query.shape[1] // key.shape[1], 1) if few is None else key
-        if few is not None:
-            query, key, allowed, bias = (of_heads(x, few, self.heads) for x in (query, key, allowed, bias))
-        plain = query @ key.mT * (1 / math.sqrt(query.shape[-1]) if scale is None else scale)
-        if softcap is not None:
-            plain = softcap * torch.tanh(plain / softcap)
-        if bias is not None:
-            plain = plain + bias
-        if allowed is not None:
-            plain = plain.masked_fill(~allowed, -torch.inf)
-        if few is not None:
-            self.keep("attn_scores", plain)
-            return before
+        key = key.repeat_interleave(query.shape[1] // key.shape[1], 1)
+        allowed = seen(whole) if allowed is None else allowed
+        plain = _masked(_hf_rows.scores((query, key), whole, scale, softcap, bias), allowed)
         edited = self("attn_scores", plain)
         if edited is plain:
             return bias
@@ -196,13 +208,28 @@ class Tap:
         return edited.to(value.dtype) @ value, edited
 
 
-def of_heads(x: Any, heads: list[int], count: int) -> Any:
-    """These query heads of a tensor (..., heads, rows, columns) with one entry a query head, a key head, or
-    one for all; None stays."""
-    if x is None or x.dim() < 3 or x.shape[-3] == 1:
-        return x
-    group = count // x.shape[-3]
-    return x.index_select(-3, torch.tensor([head // group for head in heads], device=x.device))
+def _masked(scores: torch.Tensor, allowed: torch.Tensor | None) -> torch.Tensor:
+    return scores if allowed is None else scores.masked_fill(~allowed, -torch.inf)
+
+
+def shaped(out: Any, shape: tuple[int, int, int]) -> Any:
+    """An array that gets the pairs of one head, where it has room for them."""
+    if isinstance(out, torch.Tensor):
+        fits = out.is_floating_point()
+    else:
+        fits = getattr(out, "dtype", None) == np.float32
+    if not fits or tuple(out.shape) != shape:
+        raise ValueError(f"out is {shown_array(out)}, wanted float32 of shape {shape}")
+    return out
+
+
+def shown_array(x: Any) -> str:
+    return f"{x.dtype} of shape {tuple(x.shape)}" if hasattr(x, "dtype") else f"a {type(x).__name__}"
+
+
+def _put(out: Any, _: int, rows: slice, block: torch.Tensor) -> None:
+    found = block[:, 0].detach()
+    out[:, rows] = found if isinstance(out, torch.Tensor) else found.float().cpu().numpy()
 
 
 def _places(name: str, given: Any, size: int, point: str) -> torch.Tensor:
@@ -401,6 +428,30 @@ def capture(
             return out, Points({name: found[name] for name in names if name in found})
         finally:
             run.wanted, run.found, run.heads = frozenset(), {}, None
+
+
+def weights(model: torch.nn.Module, inputs: Any, place: tuple[Any, Any], scores: bool, out: Any) -> Any:
+    """`otattn.hf.weights`, of a model that runs on otattn."""
+    layer = whole("layer", place[0], 0, len(_hf_watch.layers_of(model)) - 1)
+    name = point_name("attn_scores" if scores else "pattern", layer)
+    head = whole("head", place[1], -(1 << 31))
+    with attached(model) as run:
+        run.wanted, run.found, run.heads, run.out = frozenset((name,)), {}, head, out
+        try:
+            model(**inputs) if isinstance(inputs, Mapping) else model(inputs)
+            found = run.found.get(name)
+        finally:
+            run.wanted, run.found, run.heads, run.out = frozenset(), {}, None, None
+    if found is None:
+        raise ValueError(f"layer {layer} did not run with these inputs")
+    if found.dim() == 1:
+        return out
+    # Edited weights are those of all heads.
+    one = found[:, 0] if found.shape[1] == 1 else found[:, head]
+    if out is None:
+        return one
+    _put(shaped(out, (len(one), one.shape[1], one.shape[2])), 0, slice(None), one[:, None])
+    return out
 
 
 def _row(name: str, given: Any, device: torch.device) -> torch.Tensor:

@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from . import _hf_cache, _hf_lens, _hf_points, _hf_watch
+from . import _hf_cache, _hf_lens, _hf_points, _hf_rows, _hf_watch
 from . import _structs as c
 from ._attention import attention, check_arguments, known_arguments
 from ._aux import AuxRequest
@@ -23,7 +23,7 @@ from ._hf_points import Points
 from ._leaks import LEAKING, warn_of_leaks
 from ._models.edits import Edit
 from ._models.studies import LogitLens, Patching
-from ._settings import shown, text
+from ._settings import flag, shown, text
 from ._shapes import shape_text
 from ._spec import Spec, spec_for
 from ._template import columns_of
@@ -273,8 +273,9 @@ def attention_forward(
     if tap is not None:
         scaled = getattr(module, "scaling", None) if scaling == 1 else None
         query, key, value = tap.inputs(query, key, value, scaled if isinstance(scaled, float) else 1.0)
-        allowed = _seen(attention_mask, causal, query, key)
-        bias = tap.scores((query, key), scaling, softcap, allowed, extra.get("bias"))
+        size = query.shape[2], key.shape[2]
+        seen = functools.partial(_hf_rows.seen, attention_mask, causal, size, like=query)
+        bias = tap.scores((query, key), scaling, softcap, seen, extra.get("bias"))
         extra.update({} if bias is None else {"bias": bias})
     few = None
     if tap is not None and not output_attentions and not _of_arrays(chosen, ota_options):
@@ -300,10 +301,8 @@ def attention_forward(
         **extra,
     }
     if tap is not None and few is not None:
-        some = [_hf_points.of_heads(x, few, query.shape[1]) for x in (query, key, value, attention_mask)]
-        part = {**named, **_of_heads(extra, few, query.shape[1])}
-        _, aux = attention(*some, return_aux=AuxRequest(coupling=True), **part)
-        tap.keep("pattern", aux.coupling)
+        put = tap.sink("pattern", len(few), query, key.shape[2])
+        _hf_rows.weights(put, few, (query, key, value, attention_mask), named)
     request = AuxRequest(coupling=wanted, receiver=received) if wanted or received else None
     found = attention(query, key, value, attention_mask, dropout, return_aux=request, **named)
     weights = None
@@ -323,33 +322,10 @@ def _of_arrays(*options: Mapping[str, Any] | None) -> bool:
     return any(hasattr(x, "__array__") for given in options if given is not None for x in given.values())
 
 
-def _of_heads(extra: Mapping[str, Any], heads: list[int], count: int) -> dict[str, Any]:
-    """Of a model's own terms those of some heads."""
-    found = {}
-    if extra.get("bias") is not None:
-        found["bias"] = _hf_points.of_heads(extra["bias"], heads, count)
-    sink = extra.get("sink")
-    if isinstance(sink, torch.Tensor) and sink.numel() > 1:
-        found["sink"] = sink[..., heads]
-    return found
-
-
 def _given(tap: _hf_points.Tap | None, found: torch.Tensor) -> torch.Tensor:
     # Dense already where the query has its heads inside of its tokens.
     out = found.transpose(1, 2).contiguous()
     return out if tap is None else tap("z", out)
-
-
-def _seen(
-    mask: torch.Tensor | None, causal: bool | None, query: torch.Tensor, key: torch.Tensor
-) -> torch.Tensor | None:
-    """Which pairs a captured score is of; None: all."""
-    if mask is not None:
-        return _allowed(mask)
-    if not causal:
-        return None
-    queries, keys = query.shape[2], key.shape[2]
-    return torch.ones(queries, keys, dtype=torch.bool, device=query.device).tril(keys - queries)
 
 
 def _steps(module: torch.nn.Module, tensors: tuple[torch.Tensor, ...], dropout: float, weights: bool) -> bool:
@@ -625,6 +601,42 @@ def capture(
         their graph unless ``torch.no_grad()``.
     """
     return _hf_points.capture(_on_otattn(model), inputs, points, layers, heads)[1]
+
+
+@torch.no_grad()
+def weights(
+    model: torch.nn.Module, inputs: Any, layer: int, head: int, *, scores: bool = False, out: Any = None
+) -> Any:
+    """The attention weights of one head, made in blocks of rows: no other head's are held.
+
+    Of online and prefix columns, hard or relaxed rows and caps of weights a plan is of all rows: of these
+    [queries, keys] numbers of the head are held beside what is kept.
+
+    Parameters
+    ----------
+    model : module
+        Switched to otattn as by `edited`.
+    inputs : tensor or dict
+        Ids (batch, tokens), or all arguments by name as a tokenizer returns them.
+    layer, head : int
+        Layers are counted as `points` counts them.
+    scores : bool
+        Whether the scores come in place of weights: before the division by the temperature, -inf where a
+        mask forbids.
+    out : array or tensor, shape (batch, queries, keys), optional
+        Where they go, f32: a `numpy.memmap` for instance.
+
+    Returns
+    -------
+    tensor, shape (batch, queries, keys), or `out`
+
+    Examples
+    --------
+    >>> import otattn
+    >>> otattn.hf.weights.__name__
+    'weights'
+    """
+    return _hf_points.weights(_on_otattn(model), inputs, (layer, head), flag("scores", scores), out)
 
 
 @torch.no_grad()

@@ -11,7 +11,7 @@ import numpy as np
 import otattn
 import pytest
 import torch
-from otattn import Edit, _hf_watch
+from otattn import Edit, _hf_rows, _hf_watch
 from test_hf import model
 
 transformers = pytest.importorskip("transformers")
@@ -308,9 +308,65 @@ def test_mass_and_single_heads(kind: str, method: str) -> None:
             otattn.hf.capture(network, IDS, heads=heads)
 
 
-def test_mass_and_single_heads_take_no_square_of_all() -> None:
+@pytest.mark.parametrize("scores", [False, True], ids=["weights", "scores"])
+@pytest.mark.parametrize(
+    ("kind", "method"),
+    [
+        ("llama", "softmax"),
+        ("gpt2", "entmax:1.5"),
+        ("gpt2", "hard"),
+        ("llama", "softmax/online:2"),
+        ("llama", "softmax/prefix"),
+        ("bert", "softmax/exact"),
+        ("bert", "entmax:1.5/exact"),
+        ("bert", "softmax/relaxed:1"),
+        ("bert", "softmax/capped:2"),
+        ("bert", "assignment"),
+    ],
+)
+def test_blocks_of_rows(kind: str, method: str, scores: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows by few are those of all, of padded texts, under edits and with an option of the call too."""
+    network, word = model(kind), "attn_scores" if scores else "pattern"
+    monkeypatch.setattr(_hf_rows, "_NUMBERS", 30)
+    mask = torch.ones_like(IDS)
+    mask[0, 4:] = 0
+    options: dict[str, Any] = {} if method in ("softmax/prefix", "assignment") else {"temperature": 0.7}
+    otattn.hf.set_attention(network, method, **options)
+    with torch.no_grad(), warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        for inputs in (IDS, {"input_ids": IDS, "attention_mask": mask}):
+            wanted = otattn.hf.capture(network, inputs, word)[word, 1]
+            found = otattn.hf.weights(network, inputs, 1, -3, scores=scores)
+            assert found.shape == (2, 6, 6) and near(found, wanted[:, -3])
+            for out in (np.full((2, 6, 6), 7, np.float32), torch.full((2, 6, 6), 7.0)):
+                assert otattn.hf.weights(network, inputs, 1, 1, scores=scores, out=out) is out
+                assert near(out, wanted[:, 1])
+        with otattn.hf.edited(network, Edit(word, factor=0.5, layer=1, column=0)):
+            wanted = otattn.hf.capture(network, IDS, word)[word, 1]
+            assert near(otattn.hf.weights(network, IDS, 1, 2, scores=scores, out=out), wanted[:, 2])
+            assert near(otattn.hf.weights(network, IDS, 1, 2, scores=scores), wanted[:, 2])
+
+
+def test_weights_are_those_of_model(pair: tuple[Any, otattn.Model]) -> None:
+    network, ours = pair
+    otattn.hf.set_attention(network, "softmax")
+    for scores in (False, True):
+        wanted = ours.weights(IDS.numpy(), 1, 2, scores=scores)
+        assert near(otattn.hf.weights(network, IDS, 1, 2, scores=scores), wanted)
+    for given, words in (
+        ((2, 0), "layer is 2"),
+        ((0, 4), "heads hold 4, and a layer has"),
+        ((0, 0, np.zeros((2, 6, 5), np.float32)), r"out is float32 of shape \(2, 6, 5\), wanted float32 of"),
+        ((0, 0, np.zeros((2, 6, 6))), "out is float64"),
+        ((0, 0, [1.0]), "out is a list"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            otattn.hf.weights(network, IDS, *given[:2], out=given[2] if len(given) > 2 else None)
+
+
+def test_mass_and_single_heads_take_no_square() -> None:
     script = """
-import resource, otattn, torch, transformers
+import resource, numpy, otattn, torch, transformers
 peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
 size = dict(vocab_size=11, n_positions=4000, n_embd=16, n_layer=2, n_head=4, bos_token_id=1, eos_token_id=2)
 model = transformers.GPT2LMHeadModel(transformers.GPT2Config(**size)).eval()
@@ -322,15 +378,21 @@ with torch.no_grad():
     before = peak()
     mass = otattn.hf.capture(model, ids, "receiver")["receiver", 1]
     print(peak() - before, abs(mass.sum(2) - 4000).max().item())
+    out = numpy.full((1, 4000, 4000), 2, numpy.float32)
+    before = peak()
+    otattn.hf.weights(model, ids, 1, 2, scores=True, out=out)
+    print(peak() - before, 0)
+    otattn.hf.weights(model, ids, 1, 2, out=out)
+    print(peak() - before, abs(out.sum(1) - mass[:, 2].numpy()).max())
     weights = otattn.hf.capture(model, ids, "pattern", layers=1, heads=2)["pattern", 1]
-    print(peak() - before, abs(weights.sum(2) - mass[:, 2:3]).max().item())
+    print(peak() - before, abs(weights[:, 0].numpy() - out).max())
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     square = 4 * 4000**2 / 1e6  # of one head, f32, of which a layer has four
-    for line, most in zip(done.stdout.splitlines(), (square, 3 * square), strict=True):
+    for line, most in zip(done.stdout.splitlines(), (1.0, 0.5, 0.5, 1.5), strict=True):
         grown, distance = map(float, line.split())
-        assert grown < most and distance < 0.01, done.stdout
+        assert grown < most * square and distance < 0.01, done.stdout
 
 
 def test_mean_of_weights_that_look_both_ways() -> None:

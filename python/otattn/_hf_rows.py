@@ -1,0 +1,148 @@
+"""Weights and scores of chosen heads in blocks of rows: no [n, n] numbers are held beside what is kept.
+
+Rows of free columns are made from their scores, those of coupled columns whose plan ends in rows from the
+potentials of one solve, P = rows(S + g). The weights of other methods (online and prefix columns, hard or
+relaxed rows, caps of weights) are one plan of all rows: head by head.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import torch
+
+from . import _structs as c
+from ._attention import attention
+from ._aux import AuxRequest
+from ._spec import Spec, spec_for
+from ._template import COUPLED, template
+
+# Numbers of a block.
+_NUMBERS = 1 << 20
+# Options that say the same of some rows; those of a solve of columns, which rows behind it do not read.
+_OF_ROWS = frozenset(
+    ("is_causal", "scale", "enable_gqa", "method", "temperature", "softcap", "bias", "row_mass")
+)
+_OF_FREE_ROWS = _OF_ROWS | {"sink", "tolerance", "strict", "nonfinite", "deadline"}
+_OF_COLUMNS = frozenset(("tolerance", "rounds", "max_rounds", "solver", "allow_partial", "prune", "deadline"))
+
+Tensor = torch.Tensor
+Put = Callable[[int, slice, Tensor], None]
+
+
+def of_heads(x: Any, heads: list[int], count: int) -> Any:
+    """These query heads of a tensor (..., heads, rows, columns) with one entry a query head, a key head, or
+    one for all; None stays."""
+    if x is None or x.dim() < 3 or x.shape[-3] == 1:
+        return x
+    group = count // x.shape[-3]
+    return x.index_select(-3, torch.tensor([head // group for head in heads], device=x.device))
+
+
+def options_of_heads(named: Mapping[str, Any], heads: list[int], count: int) -> dict[str, Any]:
+    """Options of a call on some heads, of which a model's own terms have some for each head."""
+    found = dict(named)
+    if found.get("bias") is not None:
+        found["bias"] = of_heads(found["bias"], heads, count)
+    sink = found.get("sink")
+    if isinstance(sink, Tensor) and sink.numel() > 1:
+        found["sink"] = sink[..., heads]
+    return found
+
+
+def seen(mask: Tensor | None, causal: bool | None, size: tuple[int, int], rows: slice, like: Tensor) -> Any:
+    """Which pairs of some rows a score is of; None: all."""
+    if mask is not None:
+        part = rows_of(mask, rows)
+        return part if part.dtype == torch.bool else part > torch.finfo(part.dtype).min / 2
+    if not causal:
+        return None
+    first, last, _ = rows.indices(size[0])
+    plain = torch.ones(last - first, size[1], dtype=torch.bool, device=like.device)
+    return plain.tril(size[1] - size[0] + first)
+
+
+def rows_of(x: Tensor, rows: slice) -> Tensor:
+    """Of (..., queries or 1, keys)."""
+    return x if x.shape[-2] == 1 else x[..., rows, :]
+
+
+def blocks(batch: int, queries: int, keys: int) -> Iterator[slice]:
+    """Of the rows of one head of all texts."""
+    height = max(1, _NUMBERS // (batch * keys))
+    for first in range(0, queries, height):
+        yield slice(first, min(first + height, queries))
+
+
+def scores(
+    pair: tuple[Tensor, Tensor], rows: slice, scale: float | None, softcap: float | None, bias: Tensor | None
+) -> Tensor:
+    """Of some rows of heads that have a key each, without their mask."""
+    query, key = pair
+    found = query[..., rows, :] @ key.mT * (1 / math.sqrt(query.shape[-1]) if scale is None else scale)
+    if softcap is not None:
+        found = softcap * torch.tanh(found / softcap)
+    return found if bias is None else found + rows_of(bias, rows)
+
+
+def weights(put: Put, heads: list[int], operands: tuple[Any, ...], named: Mapping[str, Any]) -> None:
+    """Hands the weights of these heads over, those of a call ``attention(*operands, **named)``."""
+    query = operands[0]
+    size = query.shape[2], operands[1].shape[2]
+    method, potential = _row_method(named)
+    if torch.is_grad_enabled() and any(isinstance(x, Tensor) and x.requires_grad for x in operands):
+        method = None
+    for place, head in enumerate(heads):
+        q, k, v, mask = (of_heads(x, [head], query.shape[1]) for x in operands)
+        part = options_of_heads(named, [head], query.shape[1])
+        if method is None:
+            _, aux = attention(q, k, v, mask, return_aux=AuxRequest(coupling=True), **part)
+            put(place, slice(0, size[0]), aux.coupling)
+            continue
+        # Nothing is mixed.
+        v = v[..., :1]
+        columns = None
+        if potential:
+            _, aux = attention(q, k, v, mask, return_aux=AuxRequest(potentials=True), **part)
+            columns = aux.potentials.column.to(torch.promote_types(q.dtype, torch.float32))[..., None, :]
+        causal = part.get("is_causal")
+        keep = _OF_ROWS if potential else _OF_FREE_ROWS
+        part = {name: x for name, x in part.items() if name in keep and name != "is_causal"}
+        for rows in blocks(len(query), *size):
+            here = {**part, "method": method, **_some(part, rows)}
+            if columns is not None:
+                here["bias"] = columns if here.get("bias") is None else columns + here["bias"]
+            allowed = rows_of(mask, rows) if mask is not None else seen(None, causal, size, rows, query)
+            request = AuxRequest(coupling=True)
+            _, aux = attention(q[..., rows, :], k, v, allowed, return_aux=request, **here)
+            put(place, rows, aux.coupling)
+
+
+def _some(named: Mapping[str, Any], rows: slice) -> dict[str, Any]:
+    found = {}
+    if named.get("bias") is not None:
+        found["bias"] = rows_of(named["bias"], rows)
+    mass = named.get("row_mass")
+    if mass is not None:
+        found["row_mass"] = mass[..., rows] if mass.shape[-1] > 1 else mass
+    return found
+
+
+def _row_method(named: Mapping[str, Any]) -> tuple[str | None, bool]:
+    """By which method rows are made alone, and whether from potentials; None: they are not."""
+    given = {name for name, x in named.items() if x is not None}
+    method = named["method"]
+    if isinstance(method, Spec):
+        return None, False
+    problem, _ = template(spec_for(method))
+    alone = problem.rows == c.ROWS_HARD and problem.axis == c.AXIS_ROWS and not problem.entry_cap > 0
+    if not alone or problem.end != c.SIDE_ROWS:
+        return None, False
+    if problem.columns == c.COLUMNS_FREE:
+        return (method, False) if given <= _OF_FREE_ROWS else (None, False)
+    plain = "{" not in method and "/" in method and problem.regulariser != c.HARD
+    if problem.columns not in COUPLED or not plain or not given <= _OF_ROWS | _OF_COLUMNS:
+        return None, False
+    return method.partition("/")[0], True
