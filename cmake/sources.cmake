@@ -646,6 +646,7 @@ set(OTATTN_TEST_SOURCES
     tests/operator/test_shards_arguments.c
     tests/operator/test_shards_methods.c
     tests/operator/test_shards_refusals.c
+    tests/operator/test_steep.c
     tests/operator/test_stopped_looks.c
     tests/operator/test_tangents.c
     tests/operator/test_tiny.c

@@ -69,6 +69,15 @@ typedef struct ota_chunk_sums {
     double *plan, *slopes;       /* of P and w */
 } ota_chunk_sums;
 
+/* Rows of the solver above order 2, where the slope of one weight may outweigh all others, whose shares of the row's multiplier keep
+ * their digits only where U - b is measured from there: [rows] each, or NULL where U - b is measured from 0. */
+typedef struct ota_steep_rows {
+    int64_t *column;    /* of the steepest slope; -1: a sink's, or of none */
+    double *middle;     /* U there, of which the row's U is measured */
+    double *rest;       /* of the row's sum of slopes, what no pair has */
+    double *multiplier; /* the row's, less U - b there */
+} ota_steep_rows;
+
 /* Fixed rounds on a stored kernel, as passes see them; row k of u lies at u + k * row_lane. */
 typedef struct ota_kernel_view {
     int64_t width; /* inner dimensions of the last product; 0: not for this plan */
@@ -135,6 +144,7 @@ typedef struct ota_backward_space {
         double *right;       /* the right side */
         double *right_terms; /* what its terms add up to without their signs */
     } adjoint;
+    ota_steep_rows steep;
     double *vectors;   /* OTA_ADJOINT_VECTORS of lane */
     double *couplings; /* [columns][columns], NULL beyond OTA_ADJOINT_DIRECT */
     unsigned char *held;
@@ -191,6 +201,33 @@ typedef struct ota_backward_job {
 static inline bool ota_backward_is_centred(const ota_backward_job *job) {
     return (job->mode == OTA_BACKWARD_FREE || job->mode == OTA_BACKWARD_ONLINE) &&
            job->parameters.regulariser->tsallis && job->parameters.order > 2.0;
+}
+
+/* Do the passes measure U so? */
+static inline bool ota_backward_is_steep(const ota_backward_job *job) {
+    return job->mode == OTA_BACKWARD_IMPLICIT && job->space->steep.column != NULL;
+}
+
+/* U of a pair as its row of the solver measures it. */
+static inline double ota_steep_upstream(const ota_backward_space *s, bool transposed, int64_t query,
+                                        int64_t key, double u) {
+    const int64_t row = transposed ? key : query, column = transposed ? query : key;
+    return s->steep.column[row] == column ? 0.0 : u - s->steep.middle[row];
+}
+
+/* U - a - b of column `column` of a row, once all are known, from that U and the multipliers b of the columns. */
+static inline double ota_steep_apart(const ota_steep_rows *steep, int64_t row, int64_t column,
+                                     const double *b, double u) {
+    const int64_t steepest = steep->column[row];
+    return u - (b[column] - (steepest < 0 ? 0.0 : b[steepest])) - steep->multiplier[row];
+}
+
+/* The same of a pair from U itself. */
+static inline double ota_steep_advantage(const ota_backward_space *s, bool transposed,
+                                         int64_t query, int64_t key, double u) {
+    return ota_steep_apart(&s->steep, transposed ? key : query, transposed ? query : key,
+                           transposed ? s->a : s->b,
+                           ota_steep_upstream(s, transposed, query, key, u));
 }
 
 /* Extra inner dimensions of the last product after so many rounds: A of a row and B of a key. */

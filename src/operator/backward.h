@@ -57,6 +57,10 @@ void ota_backward_find_used(const ota_backward_job *job, const double *column_su
 bool ota_backward_has_key_edges(const ota_backward_job *job);
 void ota_backward_find_edges(const ota_backward_job *job, bool narrow);
 void ota_backward_load_potentials(ota_backward_job *job);
+/* Of keys that are steep rows, once their sums are known: what they yield where they are relaxed. */
+void ota_backward_soften_keys(const ota_backward_job *job);
+/* Once the system of a head is solved whose rows are steep: their multipliers, which were measured from U - b of the steepest. */
+void ota_backward_place_multipliers(const ota_backward_job *job, const ota_adjoint *system);
 /* backward_unrolled.c: mu, nu, rule and settings of the head at work, without scores; g is its start. */
 ota_head ota_backward_head(const ota_backward_job *job);
 /* nu from flags of reached keys to what the rounds aim at; mu, mass and flags of usable keys are known. */
@@ -139,6 +143,9 @@ typedef ota_status ota_block_visit(ota_backward_job *job, const ota_head *block,
                                    const ota_block_parts *v);
 /* Solves every leading block of the scores in space->matrix. */
 ota_status ota_prefix_walk(ota_backward_job *job, ota_block_visit *visit);
+/* A row of a block of an order above 2 measures its U (NULL: it has none) from its steepest slope (ota_steep_rows). */
+void ota_prefix_measure(const ota_backward_job *job, const ota_head *block, int64_t row,
+                        const double *slopes, double *u);
 /* The block's system with slopes in space->slopes; a and b into the space. */
 ota_status ota_prefix_system(ota_backward_job *job, const ota_head *block, const ota_block_parts *v,
                              double scale);

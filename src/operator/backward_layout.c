@@ -63,6 +63,12 @@ static void take_system(ota_arena *a, ota_backward_space *s) {
     take_vectors(a, s, vectors, sizeof vectors / sizeof vectors[0]);
 }
 
+static void take_steep(ota_arena *a, ota_backward_space *s) {
+    double **const vectors[] = {&s->steep.middle, &s->steep.rest, &s->steep.multiplier};
+    take_vectors(a, s, vectors, sizeof vectors / sizeof vectors[0]);
+    s->steep.column = ota_arena_take(a, (size_t)s->lane, sizeof *s->steep.column);
+}
+
 static void take_block(ota_arena *a, ota_backward_space *s) {
     ota_block_parts block = {0}, *placed = ota_arena_take(a, 1, sizeof block);
     double **const vectors[] = {&block.mu,    &block.nu,    &block.den, &block.right_of_rows,
@@ -107,6 +113,7 @@ static void take_coupled(ota_plan *plan, ota_backward_space *s, ota_backward_mod
         s->couplings = ota_arena_take_rows(a, m, m, sizeof(double));
     if (mode == OTA_BACKWARD_IMPLICIT) take_system(a, s);
     if (mode == OTA_BACKWARD_PREFIX) take_block(a, s);
+    if (mode != OTA_BACKWARD_UNROLLED && ota_is_steep(&plan->resolved)) take_steep(a, s);
     if (mode == OTA_BACKWARD_UNROLLED) take_rounds(plan, s);
 }
 

@@ -43,6 +43,20 @@ static double slope_of(double p, double cap, const ota_head *block) {
     return block->row.regulariser->tsallis ? ota_tsallis_slope(p, block->row.order) : p;
 }
 
+void ota_prefix_measure(const ota_backward_job *job, const ota_head *block, int64_t row,
+                        const double *slopes, double *u) {
+    const ota_steep_rows *steep = &job->space->steep;
+    int64_t steepest = -1;
+    if (steep->column == NULL) return;
+    for (int64_t j = 0; j < block->columns; j++) {
+        if (slopes[j] > (steepest < 0 ? 0.0 : slopes[steepest])) steepest = j;
+    }
+    steep->column[row] = steepest;
+    steep->middle[row] = steepest < 0 || u == NULL ? 0.0 : u[steepest];
+    steep->rest[row] = 0.0;
+    for (int64_t j = 0; j < block->columns && u != NULL; j++) u[j] -= steep->middle[row];
+}
+
 /* P of the block into `weights` (row by row, the solver's matrix of slopes), sums of the system. */
 static void form_system(ota_backward_job *job, const ota_head *block, const ota_block_parts *v,
                         double *slopes, double *scale) {
@@ -64,8 +78,9 @@ static void form_system(ota_backward_job *job, const ota_head *block, const ota_
         for (int64_t j = 0; j < block->columns; j++) {
             w[j] = slope_of(w[j], ota_entry_cap(&block->row.caps, i, j), block);
             total += w[j];
-            if (i == last) sum += w[j] * v->upstream[j];
         }
+        ota_prefix_measure(job, block, i, w, i == last ? v->upstream : NULL);
+        for (int64_t j = 0; j < block->columns && i == last; j++) sum += w[j] * v->upstream[j];
         v->den[i] = total;
         v->right_of_rows[i] = sum;
         const double mean = total > 0.0 ? sum / total : 0.0;
@@ -103,7 +118,10 @@ static void spread(ota_backward_job *job, const ota_head *block, const ota_block
         for (int64_t j = 0; j < block->columns; j++) {
             if (!(w[j] > 0.0)) continue;
             const double x = ((scores[j] + block->g[j]) + f) / tau;
-            const double g = w[j] * ((i == last ? v->upstream[j] : 0.0) - a[i] - b[j]) / tau;
+            const double u = i == last ? v->upstream[j] : 0.0;
+            const double apart =
+                s->steep.column != NULL ? ota_steep_apart(&s->steep, i, j, b, u) : u - a[i] - b[j];
+            const double g = w[j] * apart / tau;
             s->gradient[i * stride + j] += g;
             temperature -= g * x;
             if (with_order)
@@ -144,6 +162,8 @@ ota_status ota_prefix_system(ota_backward_job *job, const ota_head *block, const
                           .extra = v->extra,
                           .held = s->held,
                           .row_right = v->right_of_rows,
+                          .steepest = s->steep.column,
+                          .rest = s->steep.rest,
                           .right = v->right,
                           .scale = scale,
                           .enough = r->type == OTA_F64 ? 1.0e-10 : 1.0e-6,
@@ -157,6 +177,7 @@ ota_status ota_prefix_system(ota_backward_job *job, const ota_head *block, const
                           .b = s->b};
     const ota_status status = ota_adjoint_solve(&system);
     if (system.residual > job->residual) job->residual = system.residual;
+    ota_backward_place_multipliers(job, &system);
     return status;
 }
 

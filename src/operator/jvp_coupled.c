@@ -71,6 +71,29 @@ static void widen_block(ota_tangent_job *job, ota_tangent_worker *w, int64_t fir
 
 /* ---- implicit --------------------------------------------------------------------------------- */
 
+/* U of row k of a block, which is query i, becomes what the rows of the solver measure. */
+static void measure(const ota_tangent_job *job, ota_tangent_worker *w, int64_t k, int64_t i) {
+    const ota_plan *plan = job->base.plan;
+    double *u = w->tangents + k * plan->strategy.padded_keys;
+    for (int64_t j = 0; j < plan->resolved.keys && ota_backward_is_steep(&job->base); j++)
+        u[j] = ota_steep_upstream(job->base.space, plan->strategy.transposed, i, j, u[j]);
+}
+
+/* From where such keys measure. */
+static void middle_block(ota_tangent_job *job, ota_tangent_worker *w, int64_t first, int64_t rows,
+                         int64_t chunk) {
+    (void)chunk;
+    const ota_plan *plan = job->base.plan;
+    const ota_steep_rows *steep = &job->base.space->steep;
+    for (int64_t k = 0; k < rows; k++) {
+        (void)ota_tangents_solve(job, w, k, first + k);
+        for (int64_t j = 0; j < plan->resolved.keys; j++) {
+            if (steep->column[j] == first + k)
+                steep->middle[j] = w->tangents[k * plan->strategy.padded_keys + j];
+        }
+    }
+}
+
 /* One row of the solver: w into the matrix, its sums, its share of the right side. */
 static void system_row(ota_tangent_job *job, ota_tangent_worker *w, int64_t k, int64_t i,
                        int64_t chunk) {
@@ -84,13 +107,23 @@ static void system_row(ota_tangent_job *job, ota_tangent_worker *w, int64_t k, i
     const double f = s->f[i];
     double *slopes = s->matrix + i * plan->strategy.stride;
     const ota_block b = ota_tangents_block(job, w, i - k, k + 1);
+    const double soft = p->rows == OTA_ROWS_RELAXED ? tau * row.sum / p->row_strength : 0.0;
     double den = row.sink_slope, right = row.sink_slope * row.sink_tangent;
+    if (ota_backward_is_steep(&job->base)) {
+        const int64_t key = ota_block_steepest(&b, k, NULL, row.sink_slope);
+        s->steep.column[i] = key;
+        s->steep.middle[i] = key < 0 ? row.sink_tangent : u[key];
+        s->steep.rest[i] = row.sink_slope + soft;
+        right =
+            row.sink_slope * (row.sink_tangent - s->steep.middle[i]) - soft * s->steep.middle[i];
+        measure(job, w, k, i);
+    }
     for (int64_t j = 0; j < m; j++) {
         slopes[j] = ota_block_slope(&b, k, j);
         den += slopes[j];
         if (slopes[j] > 0.0) right += slopes[j] * u[j];
     }
-    if (p->rows == OTA_ROWS_RELAXED) den += tau * row.sum / p->row_strength;
+    den += soft;
     right -= tau * (ota_tangents_of_row(job, i, row.sum, f, false) - job->space->limits.by_keys[i]);
     s->adjoint.den[i] = den;
     s->adjoint.row_right[i] = right;
@@ -118,6 +151,7 @@ static void transposed_block(ota_tangent_job *job, ota_tangent_worker *w, int64_
     for (int64_t k = 0; k < rows; k++) {
         const int64_t i = first + k, at = k * plan->strategy.padded_keys, lane = chunk * s->lane;
         (void)ota_tangents_solve(job, w, k, i);
+        measure(job, w, k, i);
         double sum = 0.0;
         for (int64_t j = 0; j < plan->resolved.keys; j++) {
             const double p = w->weights[at + j];
@@ -141,6 +175,7 @@ static void transposed_right(ota_tangent_job *job, ota_tangent_worker *w, int64_
     for (int64_t k = 0; k < rows; k++) {
         const int64_t i = first + k, at = k * plan->strategy.padded_keys;
         (void)ota_tangents_solve(job, w, k, i);
+        measure(job, w, k, i);
         double right = 0.0, scale = 0.0;
         for (int64_t j = 0; j < plan->resolved.keys; j++) {
             const double slope = s->matrix[j * plan->strategy.stride + i], u = w->tangents[at + j];
@@ -165,7 +200,12 @@ static ota_status form_transposed(ota_tangent_job *job) {
     ota_backward_add_chunks(s, s->chunks.right, plan->strategy.rows, s->adjoint.row_right);
     for (int64_t i = 0; i < plan->strategy.rows; i++) {
         const double sum = job->space->row_sum[i];
-        if (p->rows == OTA_ROWS_RELAXED) s->adjoint.den[i] += tau * sum / p->row_strength;
+        const double soft = p->rows == OTA_ROWS_RELAXED ? tau * sum / p->row_strength : 0.0;
+        s->adjoint.den[i] += soft;
+        if (ota_backward_is_steep(&job->base)) {
+            s->steep.rest[i] = soft;
+            s->adjoint.row_right[i] -= soft * s->steep.middle[i];
+        }
         s->adjoint.row_right[i] -= tau * (ota_tangents_of_row(job, i, sum, s->g[i], false) -
                                           job->space->limits.by_queries[i]);
     }
@@ -241,6 +281,8 @@ ota_status ota_tangents_implicit(ota_tangent_job *job) {
         const ota_status formed = run_rows(job, widen_block);
         if (formed != OTA_OK) return formed;
         ota_backward_find_edges(&job->base, false);
+        const ota_status measured = run_rows(job, middle_block);
+        if (measured != OTA_OK) return measured;
     }
     ota_status status =
         job->base.plan->strategy.transposed ? form_transposed(job) : form_straight(job);
@@ -252,6 +294,7 @@ ota_status ota_tangents_implicit(ota_tangent_job *job) {
     if (!ota_sums_stand(&job->base)) return OTA_TOL_UNREACHABLE;
     status = ota_adjoint_solve(&system);
     job->base.residual = system.residual;
+    if (status == OTA_OK) ota_backward_place_multipliers(&job->base, &system);
     return status == OTA_OK ? run_rows(job, emit_block) : status;
 }
 
@@ -327,6 +370,9 @@ static void block_row(ota_tangent_job *job, const ota_head *block, const ota_blo
             parameters.regulariser->capped ? ota_entry_cap(&parameters.caps, k, j) : INFINITY;
         slopes[j] = ota_pair_slope(&parameters, s[j], found.potential, p[j], cap);
         den += slopes[j];
+    }
+    ota_prefix_measure(&job->base, block, k, slopes, u);
+    for (int64_t j = 0; j < m; j++) {
         if (slopes[j] > 0.0) right += slopes[j] * u[j];
     }
     right -= block->tau * ota_tangents_of_row(job, k, v->mu[k], 0.0, false);
@@ -370,8 +416,11 @@ static ota_status follow_block(ota_backward_job *base, const ota_head *block,
     }
     for (int64_t j = 0; j < m; j++) {
         if (!(w->weights[j] > 0.0)) continue;
-        w->change[j] = space->slopes[last * block->scores.stride + j] / block->tau *
-                       (w->tangents[j] - space->a[last] - space->b[j]);
+        const double u = w->tangents[j];
+        const double apart = space->steep.column != NULL
+                                 ? ota_steep_apart(&space->steep, last, j, space->b, u)
+                                 : u - space->a[last] - space->b[j];
+        w->change[j] = space->slopes[last * block->scores.stride + j] / block->tau * apart;
     }
     ota_tangents_put(job, w, last, 1);
     return OTA_OK;

@@ -117,8 +117,13 @@ void ota_tangents_put(const ota_tangent_job *job, ota_tangent_worker *w, int64_t
 static void move_row(const ota_tangent_job *job, ota_tangent_worker *w, const ota_block *b,
                      int64_t k) {
     const ota_backward_space *space = job->base.space;
-    ota_block_apply_slopes(b, k, space->a[b->first + k], space->b, !space->bad[b->first + k],
-                           w->change + k * b->stride);
+    const int64_t query = b->first + k;
+    const bool steep = ota_backward_is_steep(&job->base);
+    double *u = b->slopes + k * b->stride;
+    for (int64_t j = 0; j < b->keys && steep; j++)
+        u[j] = ota_steep_advantage(space, job->base.plan->strategy.transposed, query, j, u[j]);
+    ota_block_apply_slopes(b, k, steep ? 0.0 : space->a[query], steep ? NULL : space->b,
+                           !space->bad[query], w->change + k * b->stride);
 }
 
 void ota_tangents_emit(const ota_tangent_job *job, ota_tangent_worker *w, int64_t first,
@@ -134,6 +139,10 @@ void ota_tangents_emit(const ota_tangent_job *job, ota_tangent_worker *w, int64_
 }
 
 /* ---- rows alone ------------------------------------------------------------------------------- */
+
+static void centre(const ota_block *b, int64_t k, ota_tangent_row *row, const bool *shut) {
+    row->sink_tangent -= ota_block_centre(b, k, shut, row->sink_slope, row->sink_tangent);
+}
 
 /* a_i; the pairs that are `shut` (NULL: none) do not answer. */
 static double multiplier(const ota_tangent_job *job, const ota_block *b, int64_t k,
@@ -159,7 +168,7 @@ static void free_task(void *context, int64_t chunk, int worker) {
             const int64_t i = at + k;
             ota_tangent_row row = ota_tangents_solve(job, w, k, i);
             const double moved = ota_tangents_of_row(job, i, row.sum, space->f[i], false);
-            row.sink_tangent -= ota_block_centre(&b, k, NULL);
+            centre(&b, k, &row, NULL);
             space->a[i] = multiplier(job, &b, k, &row, moved, NULL);
         }
         ota_tangents_emit(job, w, at, rows);
@@ -218,7 +227,7 @@ static void online_row(ota_tangent_job *job, ota_tangent_worker *w, int64_t k, i
     ota_complete_tangents(&job->base.parameters, &job->numbers, s, f, p, m, w->tangents + at);
     ota_tangents_of_sink(job, f, found.sink, &row);
     const ota_block b = ota_tangents_block(job, w, query - k, k + 1);
-    row.sink_tangent -= ota_block_centre(&b, k, shut);
+    centre(&b, k, &row, shut);
     space->a[query] = multiplier(job, &b, k, &row, moved, shut);
     move_row(job, w, &b, k);
     for (int64_t j = 0; j < m && !space->bad[query]; j++) {

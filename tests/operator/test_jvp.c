@@ -392,105 +392,12 @@ static void test_narrow(void **state) {
     }
 }
 
-/* Two keys of scores t and 0 along (1 + c, c): dP = (s, -s) with s = w v / (w + v), w and v the slopes of the two weights, whatever c
- * is. One slope outweighs the other by up to 1e200, and U of its key lacks the digits of what is left. Values by mpmath with 60
- * digits, the weights by bisection of p^(alpha-1) - (1-p)^(alpha-1) = (alpha-1) t. */
-static const struct {
-    double order, t, weight, moves; /* v's weight, s */
-} steep[] = {{3, 0.375, 0.125, 1.0},
-             {5, 0.1875, 0.0693879501302132156, 1.24026360131692213},
-             {10, 0.109375, 0.0017482874029252697, 1.01409697787639338},
-             {50, 0.0146484375, 0.0067445264943587486, 1.38380082295207706}};
-enum { STEEP = (int)(sizeof steep / sizeof *steep) };
-
-static void test_steep_slopes(void **state) {
-    (void)state;
-    for (int k = 0; k < STEEP; k++) {
-        const double scores[2] = {steep[k].t, 0.0}, along[2] = {4.0, 3.0}, tau = 1.0;
-        double out[2] = {0.0}, moved[2] = {0.0}, values[2] = {0.0, -1.0};
-        ota_problem problem = {.size = sizeof problem,
-                               .scores = ota_array_of((double *)scores, OTA_F64, 1, 1, 1, 2),
-                               .regulariser = OTA_ENTMAX,
-                               .order = steep[k].order,
-                               .temperature = tau};
-        const ota_options options = {.size = sizeof options, .gradients = 1, .threads = 1};
-        ota_arrays arrays = {.size = sizeof arrays,
-                             .values = ota_array_of(values, OTA_F64, 1, 1, 2, 1),
-                             .out = ota_array_of(out, OTA_F64, 1, 1, 1, 1)};
-        const ota_tangents tangents = {.size = sizeof tangents,
-                                       .scores = ota_array_of((double *)along, OTA_F64, 1, 1, 1, 2),
-                                       .out = ota_array_of(moved, OTA_F64, 1, 1, 1, 1)};
-        ota_plan *plan;
-        assert_int_equal(ota_plan_create(&plan, &problem, 1, &options, NULL), OTA_OK);
-        assert_int_equal(ota_forward(plan, &arrays, NULL, NULL), OTA_OK);
-        assert_int_equal(ota_jvp(plan, &arrays, &tangents, NULL, NULL), OTA_OK);
-        ota_plan_free(plan);
-        if (!(fabs(moved[0] - steep[k].moves) <= 64.0 * steep[k].order * 0x1p-52 * steep[k].moves))
-            fail_msg("order %g: %.17g, not %.17g", steep[k].order, moved[0], steep[k].moves);
-    }
-}
-
-/* The same on the columns axis: a key of scores 8 + t and 8 for two queries, and a weight q of the second that no potential tells. What
- * values get is q; dL/dS, and dP along (4, 3), of the first query is s. */
-static void steep_key(int k, const char *cpu, const char *backend) {
-    double scores[2] = {8.0 + steep[k].t, 8.0}, along[2] = {4.0, 3.0}, value = 1.0, out[2], row[2],
-           column;
-    double upstream[2] = {0.0, 1.0}, pairs[2] = {4.0, 3.0}, slopes[2], by_value = 0.0, moved[2];
-    ota_problem problem = {.size = sizeof problem,
-                           .scores = ota_array_of(scores, OTA_F64, 1, 1, 2, 1),
-                           .regulariser = OTA_ENTMAX,
-                           .order = steep[k].order,
-                           .temperature = 1.0,
-                           .axis = OTA_AXIS_COLUMNS};
-    const ota_options options = {
-        .size = sizeof options, .gradients = 1, .threads = 1, .cpu = cpu, .backend = backend};
-    ota_arrays arrays = {.size = sizeof arrays,
-                         .values = ota_array_of(&value, OTA_F64, 1, 1, 1, 1),
-                         .row_potential = ota_array_of(row, OTA_F64, 1, 1, 1, 2),
-                         .column_potential = ota_array_of(&column, OTA_F64, 1, 1, 1, 1),
-                         .out = ota_array_of(out, OTA_F64, 1, 1, 2, 1)};
-    ota_gradients want = {.size = sizeof want,
-                          .out_grad = ota_array_of(upstream, OTA_F64, 1, 1, 2, 1),
-                          .values = ota_array_of(&by_value, OTA_F64, 1, 1, 1, 1)};
-    ota_gradients by_pairs = {.size = sizeof by_pairs,
-                              .coupling_grad = ota_array_of(pairs, OTA_F64, 1, 1, 2, 1),
-                              .scores = ota_array_of(slopes, OTA_F64, 1, 1, 2, 1)};
-    const ota_tangents tangents = {.size = sizeof tangents,
-                                   .scores = ota_array_of(along, OTA_F64, 1, 1, 2, 1),
-                                   .out = ota_array_of(moved, OTA_F64, 1, 1, 2, 1)};
-    ota_plan *plan;
-    assert_int_equal(ota_plan_create(&plan, &problem, 1, &options, NULL), OTA_OK);
-    assert_int_equal(ota_forward(plan, &arrays, NULL, NULL), OTA_OK);
-    assert_int_equal(ota_backward(plan, &arrays, &want, NULL, NULL), OTA_OK);
-    assert_int_equal(ota_backward(plan, &arrays, &by_pairs, NULL, NULL), OTA_OK);
-    assert_int_equal(ota_jvp(plan, &arrays, &tangents, NULL, NULL), OTA_OK);
-    ota_plan_free(plan);
-    const double q = steep[k].weight, s = steep[k].moves;
-    const double found[4] = {out[1], by_value, slopes[0], moved[0]}, wanted[4] = {q, q, s, s};
-    for (int e = 0; e < 4; e++) {
-        if (!(fabs(found[e] - wanted[e]) <= 64.0 * steep[k].order * 0x1p-52 * wanted[e]))
-            fail_msg("order %g, %s, number %d: %.17g, not %.17g", steep[k].order,
-                     backend != NULL ? backend : cpu, e, found[e], wanted[e]);
-    }
-}
-
-static void test_steep_keys(void **state) {
-    (void)state;
-    for (int k = 0; k < STEEP; k++) {
-        for (int level = 0; ota_kernel_name(level) != NULL; level++)
-            steep_key(k, ota_kernel_name(level), NULL);
-        steep_key(k, NULL, "plain");
-    }
-}
-
 TEST_FILE(test_jvp) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_differences_and_adjoint),
                                        cmocka_unit_test(test_hessian),
                                        cmocka_unit_test(test_refusals),
                                        cmocka_unit_test(test_fields),
                                        cmocka_unit_test(test_contents),
-                                       cmocka_unit_test(test_narrow),
-                                       cmocka_unit_test(test_steep_slopes),
-                                       cmocka_unit_test(test_steep_keys)};
+                                       cmocka_unit_test(test_narrow)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

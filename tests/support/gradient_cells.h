@@ -34,15 +34,16 @@ static const cell coupled[] = {{"DER-13", "softmax/exact", SOME, false},
                                {"DER-12 DER-14", "entmax:1.3/capped:1.4", ALL, false},
                                {"DER-12 DER-14", "entmax:0.5/exact", SOME, false},
                                {"DER-12 DER-14", "entmax:0.7/relaxed:0.8", ALL, false},
-                               {"DER-12 DER-14", "entmax:0.7/capped:1.4", ALL, false}};
-static const cell in_order[] = {{"DER-14", "softmax/prefix", SOME, false},
-                                {"DER-14", "entmax:1.5/prefix", SOME, false},
-                                {"DER-14", "sparsemax/prefix", SOME, false},
-                                {"DER-12", "softmax/online:1.3", ALL, false},
-                                {"DER-12", "sparsemax/online:1.3", ALL, false},
-                                {"DER-12", "entmax:1.5/online:1.4", ALL, false},
-                                {"DER-14", "entmax:0.7/prefix", SOME, false},
-                                {"DER-12", "entmax:0.7/online:1.4", ALL, false}};
+                               {"DER-12 DER-14", "entmax:0.7/capped:1.4", ALL, false},
+                               {"DER-12 DER-14", "entmax:3/exact", SOME, false},
+                               {"DER-12 DER-14", "entmax:3/relaxed:0.8", ALL, false},
+                               {"DER-12 DER-14", "entmax:3/capped:1.4", ALL, false}};
+static const cell in_order[] = {
+    {"DER-14", "softmax/prefix", SOME, false},      {"DER-14", "entmax:1.5/prefix", SOME, false},
+    {"DER-14", "sparsemax/prefix", SOME, false},    {"DER-12", "softmax/online:1.3", ALL, false},
+    {"DER-12", "sparsemax/online:1.3", ALL, false}, {"DER-12", "entmax:1.5/online:1.4", ALL, false},
+    {"DER-14", "entmax:0.7/prefix", SOME, false},   {"DER-12", "entmax:0.7/online:1.4", ALL, false},
+    {"DER-14", "entmax:3/prefix", SOME, false}};
 static const cell in_rounds[] = {{"DER-15", "softmax/exact", SOME, true},
                                  {"DER-15", "softmax/relaxed:0.7", ALL, true},
                                  {"DER-15", "softmax/capped:1.3", ALL, true},

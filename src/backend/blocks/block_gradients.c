@@ -33,18 +33,24 @@ void ota_block_add_slopes(const ota_block *b, int64_t k, const double *beside, c
     }
 }
 
-double ota_block_centre(const ota_block *b, int64_t k, const bool *shut) {
-    double *u = b->slopes + k * b->stride, most = 0.0;
+int64_t ota_block_steepest(const ota_block *b, int64_t k, const bool *shut, double sink_slope) {
+    double most = sink_slope;
     int64_t steepest = -1;
-    if (!b->rule.regulariser->tsallis || !(b->rule.order > 2.0)) return 0.0;
     for (int64_t j = 0; j < b->keys; j++) {
         const double w = shut != NULL && shut[j] ? 0.0 : ota_block_slope(b, k, j);
         if (!(w > most)) continue;
         most = w;
         steepest = j;
     }
-    if (steepest < 0) return 0.0;
-    const double middle = u[steepest];
+    return steepest;
+}
+
+double ota_block_centre(const ota_block *b, int64_t k, const bool *shut, double sink_slope,
+                        double sink_u) {
+    double *u = b->slopes + k * b->stride;
+    if (!b->rule.regulariser->tsallis || !(b->rule.order > 2.0)) return 0.0;
+    const int64_t steepest = ota_block_steepest(b, k, shut, sink_slope);
+    const double middle = steepest < 0 ? sink_u : u[steepest];
     for (int64_t j = 0; j < b->keys; j++) u[j] -= middle;
     return middle;
 }

@@ -161,19 +161,25 @@ static double mean_of(const ota_backward_job *job, double total, double sum, dou
                        : 0.0;
 }
 
-/* Where ota_backward_is_centred: U becomes U - b where w is not 0, and of all is taken that of the steepest weight. */
+/* The key of the steepest weight; -1: the sink's, or none. */
+static int64_t steepest(const plain_row *at, int64_t keys) {
+    int64_t least = -1;
+    for (int64_t j = 0; j < keys; j++) {
+        if (at->w[j] > 0.0 && (least < 0 || at->p[j] < at->p[least])) least = j;
+    }
+    return least < 0 || (at->sink > 0.0 && at->sink < at->p[least]) ? -1 : least;
+}
+
+/* Where ota_backward_is_centred: U becomes U - b where w is not 0, and of all is taken that of the steepest weight, 0
+ * of a sink's. */
 static double centre(const ota_backward_job *job) {
     plain_row *at = job->space->own;
-    const int64_t keys = job->resolved->keys;
-    int64_t least = -1;
+    const int64_t keys = job->resolved->keys, least = steepest(at, keys);
     if (!ota_backward_is_centred(job)) return 0.0;
     for (int64_t j = 0; j < keys; j++) {
-        if (!(at->w[j] > 0.0)) continue;
-        at->u[j] -= job->space->b[j];
-        if (least < 0 || at->p[j] < at->p[least]) least = j;
+        if (at->w[j] > 0.0) at->u[j] -= job->space->b[j];
     }
-    if (least < 0) return 0.0;
-    const double middle = at->u[least];
+    const double middle = least < 0 ? 0.0 : at->u[least];
     at->sum = -at->slope * middle;
     for (int64_t j = 0; j < keys; j++) {
         at->u[j] -= middle;
@@ -252,6 +258,27 @@ static void add_centred(double w, double u, double mean, double *right, double *
     *scale += w * (fabs(u - mean) + OTA_OFFSET_SHARE * fabs(u));
 }
 
+/* U becomes what the rows of the solver measure; a query that is such a row finds from where, with what it carries. */
+static void measure(ota_backward_job *job, int64_t i, double mass) {
+    const ota_steep_rows *steep = &job->space->steep;
+    const bool transposed = job->device->transposed;
+    plain_row *at = job->space->own;
+    if (!ota_backward_is_steep(job)) return;
+    if (!transposed) {
+        const int64_t key = steepest(at, job->resolved->keys);
+        steep->column[i] = key;
+        steep->middle[i] = key < 0 ? 0.0 : at->u[key];
+        steep->rest[i] = at->slope;
+        if (job->resolved->problem.rows == OTA_ROWS_RELAXED)
+            steep->rest[i] += job->parameters.tau * mass / job->parameters.row_strength;
+        at->sum = -steep->rest[i] * steep->middle[i];
+    }
+    for (int64_t j = 0; j < job->resolved->keys; j++) {
+        at->u[j] = ota_steep_upstream(job->space, transposed, i, j, at->u[j]);
+        if (!transposed && at->w[j] > 0.0) at->sum += at->w[j] * at->u[j];
+    }
+}
+
 static void slopes_row(ota_backward_job *job, int64_t i) {
     ota_backward_space *space = job->space;
     const plain_row *at = space->own;
@@ -263,6 +290,7 @@ static void slopes_row(ota_backward_job *job, int64_t i) {
         space->chunks.plan[j] += at->p[j];
         space->chunks.slopes[j] += at->w[j];
     }
+    measure(job, i, mass);
     space->adjoint.den[i] = at->total;
     space->adjoint.row_right[i] = at->sum;
     space->adjoint.row_sums[i] = mass;
@@ -281,9 +309,10 @@ static void slopes(ota_backward_job *job) {
 static void transposed_row(ota_backward_job *job, int64_t i) {
     const ota_backward_space *space = job->space;
     space->adjoint.right[i] = space->adjoint.right_terms[i] = 0.0;
+    measure(job, i, 0.0);
     for (int64_t j = 0; j < job->resolved->keys; j++) {
         const double mean = mean_of(job, space->adjoint.den[j], space->adjoint.row_right[j],
-                                    space->adjoint.row_sums[j]);
+                                    ota_backward_is_steep(job) ? 0.0 : space->adjoint.row_sums[j]);
         add_centred(space->matrix[place_of(job, i, j)], space->own->u[j], mean,
                     space->adjoint.right + i, space->adjoint.right_terms + i);
     }
@@ -370,10 +399,14 @@ static void row_gradient(ota_backward_job *job, int64_t i, double a, double midd
     const ota_backward_space *space = job->space;
     const plain_row *at = space->own;
     const double tau = job->parameters.tau;
-    const bool online = job->mode == OTA_BACKWARD_ONLINE, centred = ota_backward_is_centred(job);
+    const bool online = job->mode == OTA_BACKWARD_ONLINE, centred = ota_backward_is_centred(job),
+               steep = ota_backward_is_steep(job);
     for (int64_t j = 0; j < job->resolved->keys; j++) {
-        const double b = centred ? 0.0 : space->b[j];
-        double g = at->p[j] > 0.0 ? at->w[j] * (at->u[j] - a - b) / tau : 0.0;
+        const double b = centred ? 0.0 : space->b[j],
+                     apart =
+                         steep ? ota_steep_advantage(space, job->device->transposed, i, j, at->u[j])
+                               : at->u[j] - a - b;
+        double g = at->p[j] > 0.0 ? at->w[j] * apart / tau : 0.0;
         if (job->state.stored) g = space->gradient[place_of(job, i, j)];
         if (online && i >= space->shut[j]) g = 0.0;
         if (space->bad[i]) g = at->p[j] = at->s[j] <= -INFINITY ? 0.0 : NAN;

@@ -61,10 +61,11 @@ void ota_ring_step_edge(const ota_ring_device *ring, int64_t k) {
 
 /* ---- gradients ------------------------------------------------------------------------------------ */
 
-void ota_ring_begin_centres(const ota_ring_device *ring) {
+void ota_ring_begin_centre(const ota_ring_device *ring, int64_t k, double slope, double u) {
     const ota_ring_steep *steep = &ring->pairs->steep;
-    for (int64_t k = 0; k < ota_ring_row_count(ring) && steep->most != NULL; k++)
-        steep->most[k] = steep->middle[k] = 0.0;
+    if (steep->most == NULL) return;
+    steep->most[k] = slope;
+    steep->middle[k] = u;
 }
 
 void ota_ring_move_centre(const ota_ring_block *b, int64_t k) {

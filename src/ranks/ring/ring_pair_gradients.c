@@ -37,6 +37,12 @@ static void sum_slopes(const ota_ring_block *b, void *context) {
     }
 }
 
+static double sink_slope(const ota_ring_device *ring, int64_t k) {
+    ota_row_parameters row;
+    const double weight = ota_ring_sink_of(ring, k, &row);
+    return ota_pair_slope(&row, row.sink, ring->pairs->f[k], weight, INFINITY);
+}
+
 bool ota_ring_take_means(ota_ring_device *ring, const ota_array *out_grad) {
     ota_ring_pairs *p = ring->pairs;
     const int64_t rows = ota_ring_row_count(ring);
@@ -47,13 +53,10 @@ bool ota_ring_take_means(ota_ring_device *ring, const ota_array *out_grad) {
                                             .step = "passing keys on for the means of backward"};
     memset(p->slope, 0, (size_t)rows * sizeof *p->slope);
     memset(p->mean, 0, (size_t)rows * sizeof *p->mean);
-    ota_ring_begin_centres(ring);
+    for (int64_t k = 0; k < rows; k++) ota_ring_begin_centre(ring, k, sink_slope(ring, k), 0.0);
     if (!ota_ring_visit_pairs(ring, &pair_round)) return false;
     for (int64_t k = 0; k < rows; k++) {
-        ota_row_parameters row;
-        const double sink = ota_ring_sink_of(ring, k, &row);
-        const double rest = ota_pair_slope(&row, row.sink, p->f[k], sink, INFINITY),
-                     sum = p->slope[k] + rest;
+        const double rest = sink_slope(ring, k), sum = p->slope[k] + rest;
         p->slope[k] = sum;
         p->mean[k] -= rest * ota_ring_middle(ring, k);
         p->mean[k] = p->uses_nonfinite[k] != 0 ? (double)NAN : sum > 0.0 ? p->mean[k] / sum : 0.0;

@@ -102,7 +102,7 @@ typedef struct ota_ring_steep {
     ota_edge *edges;
     ota_capped_edge *search;
     ota_capped_edge_sums *sums; /* of a message round */
-    /* Of gradients and tangents on free columns: the steepest slope so far, and its U, from which all others are measured: beside it their
+    /* Of gradients and tangents on free columns: the steepest slope so far, the sink's first, and its U, from which all others are measured: beside it their
      * shares of the mean keep no digit otherwise. */
     double *most, *middle;
 } ota_ring_steep;
@@ -216,8 +216,9 @@ void ota_ring_begin_edges(const ota_ring_device *ring);
 void ota_ring_seek_edge(const ota_ring_device *ring, int64_t k);
 void ota_ring_answer_edge(const ota_ring_block *b, int64_t k);
 void ota_ring_step_edge(const ota_ring_device *ring, int64_t k);
-/* U of a block's row less that of the row's steepest weight, which is found while the sums of slopes are made; and it. */
-void ota_ring_begin_centres(const ota_ring_device *ring);
+/* U of a block's row less that of the row's steepest weight, which is found while the sums of slopes are made, from the sink's slope
+ * and U on; and it. */
+void ota_ring_begin_centre(const ota_ring_device *ring, int64_t k, double slope, double u);
 void ota_ring_move_centre(const ota_ring_block *b, int64_t k);
 void ota_ring_centre(const ota_ring_block *b, int64_t k);
 double ota_ring_middle(const ota_ring_device *ring, int64_t k);

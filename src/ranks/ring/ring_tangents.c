@@ -82,16 +82,24 @@ static void form(const ota_ring_block *b, const motion *m) {
     }
 }
 
+/* The sink's w and U. */
+static ota_tangent_row sink_of(const motion *m, int64_t k) {
+    const ota_ring_device *ring = m->plan->device;
+    const ota_tangent_job job = job_of(m, k / ring->resolved->queries);
+    ota_row_parameters rule;
+    const double weight = ota_ring_sink_of(ring, k, &rule);
+    ota_tangent_row row;
+    ota_tangents_of_sink(&job, ring->pairs->f[k], weight, &row);
+    return row;
+}
+
 /* What a row's own rule and its sink add to sum_j w_ij U_ij, and the sink's w. */
 static double rest_of_row(const motion *m, int64_t k, double *slope) {
     const ota_ring_device *ring = m->plan->device;
     const int64_t queries = ring->resolved->queries;
     const ota_tangent_job job = job_of(m, k / queries);
     const double f = ring->pairs->f[k];
-    ota_row_parameters rule;
-    const double weight = ota_ring_sink_of(ring, k, &rule);
-    ota_tangent_row row;
-    ota_tangents_of_sink(&job, f, weight, &row);
+    const ota_tangent_row row = sink_of(m, k);
     *slope = row.sink_slope;
     return row.sink_slope * (row.sink_tangent - ota_ring_middle(ring, k)) -
            job.base.parameters.tau *
@@ -184,7 +192,10 @@ static bool move(ota_ring_device *ring, motion *m) {
     memset(ring->pairs->mean, 0, (size_t)rows * sizeof(double));
     memset(ring->rows.out, 0, bytes);
     memset(ring->rows.piece_out, 0, bytes);
-    ota_ring_begin_centres(ring);
+    for (int64_t k = 0; k < rows; k++) {
+        const ota_tangent_row row = sink_of(m, k);
+        ota_ring_begin_centre(ring, k, row.sink_slope, row.sink_tangent);
+    }
     return ota_ring_visit_pairs(ring, &pair_round);
 }
 

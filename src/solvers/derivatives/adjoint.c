@@ -26,6 +26,21 @@ typedef struct product_job {
     double *mean; /* [rows] */
 } product_job;
 
+static double steepest_of(const ota_adjoint *s, int64_t i, const double *x) {
+    return s->steepest[i] < 0 ? 0.0 : x[s->steepest[i]];
+}
+
+/* The same of a row that measures x from its steepest slope. */
+static void steep_product(const ota_adjoint *s, int64_t i, const double *x, double *mean,
+                          double *y) {
+    const double from = steepest_of(s, i, x);
+    double sum = -s->rest[i] * from;
+    for (int64_t j = 0; j < s->columns; j++) sum += ota_adjoint_slope(s, i, j) * (x[j] - from);
+    *mean = s->den[i] > 0.0 ? sum / s->den[i] : 0.0;
+    for (int64_t j = 0; j < s->columns; j++)
+        y[j] += ota_adjoint_slope(s, i, j) * (x[j] - from - *mean);
+}
+
 static void product_chunk(void *context, int64_t chunk, int worker) {
     (void)worker;
     const product_job *job = context;
@@ -36,6 +51,9 @@ static void product_chunk(void *context, int64_t chunk, int worker) {
     memset(partial, 0, (size_t)s->columns * sizeof *partial);
     ota_watch watch = ota_watch_within(s->settings);
     for (int64_t end = first; ota_watch_rows(&watch, s->columns, last, &first, &end);) {
+        for (int64_t i = first; i < end && s->steepest != NULL; i++)
+            steep_product(s, i, job->x, job->mean + i, partial);
+        if (s->steepest != NULL) continue;
         if (s->narrow)
             s->algebra->centred_product_f32((const float *)s->slopes + first * s->stride, s->stride,
                                             end - first, s->columns, job->x, s->den + first,
@@ -66,6 +84,20 @@ static void product(const ota_adjoint *s, const double *x, double *y) {
     for (int64_t j = 0; j < s->columns; j++) y[j] = s->held[j] ? 0.0 : y[j] + s->extra[j] * x[j];
 }
 
+/* Of a steep row w - w^2 / den, which also stands for w itself: what its steepest slope has beyond that moves nothing. */
+static void steep_diagonal(const ota_adjoint *s, int64_t i, double *weight, double *diagonal) {
+    double others = s->rest[i];
+    if (!(s->den[i] > 0.0)) return;
+    for (int64_t j = 0; j < s->columns; j++)
+        if (j != s->steepest[i]) others += ota_adjoint_slope(s, i, j);
+    for (int64_t j = 0; j < s->columns; j++) {
+        const double w = ota_adjoint_slope(s, i, j),
+                     left = j == s->steepest[i] ? others : s->den[i] - w;
+        diagonal[j] += w / s->den[i] * fmax(left, 0.0);
+        weight[j] += w / s->den[i] * fmax(left, 0.0);
+    }
+}
+
 static void diagonal_chunk(void *context, int64_t chunk, int worker) {
     (void)worker;
     const ota_adjoint *s = context;
@@ -76,6 +108,9 @@ static void diagonal_chunk(void *context, int64_t chunk, int worker) {
     memset(weight, 0, (size_t)s->columns * sizeof *weight);
     ota_watch watch = ota_watch_within(s->settings);
     for (int64_t end = first; ota_watch_rows(&watch, s->columns, last, &first, &end);) {
+        for (int64_t i = first; i < end && s->steepest != NULL; i++)
+            steep_diagonal(s, i, weight, diagonal);
+        if (s->steepest != NULL) continue;
         if (s->narrow)
             s->algebra->slope_diagonal_f32((const float *)s->slopes + first * s->stride, s->stride,
                                            end - first, s->columns, s->den + first, weight,

@@ -33,7 +33,11 @@ struct ota_adjoint {
     const double *extra;       /* [columns] */
     const unsigned char *held; /* [columns] 1: b_j = 0 */
     const double *row_right;   /* [rows] sum_j w U */
-    const double *right;       /* [columns] sum_i w_ij (U_ij - row_right_i / den_i) */
+    /* NULL, or a row measures U - b from its steepest slope, at that column (-1: from 0): row_right and right are those of U less U
+       there, less `rest` times it, and so is `a`; rest: den less sum_j w, which den may not tell */
+    const int64_t *steepest;
+    const double *rest;
+    const double *right;   /* [columns] sum_i w_ij (U_ij - row_right_i / den_i) */
     double scale;          /* sum of the absolute terms of `right`, plus OTA_OFFSET_SHARE w |U| */
     double enough;         /* largest relative residual that is OTA_OK */
     double most_amplified; /* ends with OTA_NOT_CONVERGED beyond; 0: no limit */
@@ -53,6 +57,13 @@ struct ota_adjoint {
     const double *sums; /* [columns], of all processes */
     void *context;
 };
+
+/* w of a stored pair. */
+static inline double ota_adjoint_slope(const ota_adjoint *s, int64_t i, int64_t j) {
+    const int64_t place = i * s->stride + j;
+    return s->narrow ? (double)((const float *)s->slopes)[place]
+                     : ((const double *)s->slopes)[place];
+}
 
 /* OTA_OK, OTA_NOT_CONVERGED (residual above `enough`), OTA_CANCELLED or OTA_TIMEOUT. */
 ota_status ota_adjoint_solve(ota_adjoint *system);

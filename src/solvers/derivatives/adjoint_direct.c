@@ -15,28 +15,23 @@ static const double severed = 1.0e-15;
 /* What rounding leaves of den_i - sum_j w_ij. */
 static const double rounded_away = 1.0e-13;
 
-static double slope_at(const ota_adjoint *s, int64_t i, int64_t j) {
-    const int64_t place = i * s->stride + j;
-    return s->narrow ? (double)((const float *)s->slopes)[place]
-                     : ((const double *)s->slopes)[place];
-}
-
 /* Row i's part of couplings c [columns][columns], below the diagonal, and of the ground. */
 static void couple_row(const ota_adjoint *s, int64_t i, double *c, double *ground) {
     const int64_t count = s->columns;
     const double den = s->den[i];
     double free = 0.0, apart;
-    for (int64_t j = 0; j < count; j++) free += slope_at(s, i, j);
+    for (int64_t j = 0; j < count; j++) free += ota_adjoint_slope(s, i, j);
     apart = den - free > rounded_away * den ? den - free : 0.0;
+    if (s->rest != NULL) apart = s->rest[i];
     for (int64_t j = 0; j < count; j++) {
-        if (s->held[j]) apart += slope_at(s, i, j);
+        if (s->held[j]) apart += ota_adjoint_slope(s, i, j);
     }
     for (int64_t j = 0; j < count; j++) {
-        const double share = s->held[j] ? 0.0 : slope_at(s, i, j) / den;
+        const double share = s->held[j] ? 0.0 : ota_adjoint_slope(s, i, j) / den;
         if (!(share > 0.0)) continue;
         ground[j] += share * apart;
         for (int64_t k = 0; k < j; k++) {
-            if (!s->held[k]) c[j * count + k] += share * slope_at(s, i, k);
+            if (!s->held[k]) c[j * count + k] += share * ota_adjoint_slope(s, i, k);
         }
     }
 }

@@ -78,7 +78,7 @@ void reverse_online(ota_backward_job *job) {
         space->bad[i] = bad;
         pair_weights(job, i, m, line, p);
         row_slopes(job, i, m, line, p, w->slope);
-        const double middle = centre(job, p, w->slope, b, m, u);
+        const double middle = centre(job, i, p, w->slope, b, m, u);
         space->a[i] =
             bad ? (double)NAN
                 : mean_of(job, i, u, ota_backward_is_centred(job) ? NULL : b, middle, w->slope);
@@ -106,8 +106,26 @@ static real *slopes_of(const ota_backward_job *job, int64_t row) {
     return (real *)(void *)job->space->matrix + row * job->device->dense_stride;
 }
 
-/* w of a row at solved potentials, 0 where it is not a number; what it sums to without the sink's. */
-static double implicit_row(ota_backward_job *job, int64_t i, const real *s, const real *u, real *p,
+/* U of a query becomes what the rows of the solver measure. */
+static void measure(const ota_backward_job *job, int64_t query, real *u) {
+    for (int64_t j = 0; j < job->resolved->keys && ota_backward_is_steep(job); j++)
+        u[j] =
+            (real)ota_steep_upstream(job->space, job->device->transposed, query, j, (double)u[j]);
+}
+
+/* Of a query that is such a row: from where; what its multiplier is made of besides its pairs. */
+static double steep_rest(ota_backward_job *job, int64_t i, double sink, double sum) {
+    const ota_problem *problem = &job->resolved->problem;
+    const ota_steep_rows *steep = &job->space->steep;
+    const double soft =
+        problem->rows == OTA_ROWS_RELAXED ? job->parameters.tau * sum / problem->row_strength : 0.0;
+    steep->rest[i] = sink + soft;
+    job->space->adjoint.row_right[i] -= steep->rest[i] * steep->middle[i];
+    return soft;
+}
+
+/* w of a row at solved potentials, 0 where it is not a number; the mean of U under them. */
+static double implicit_row(ota_backward_job *job, int64_t i, const real *s, real *u, real *p,
                            real *slope, double *mass) {
     const ota_cpu_device *device = job->device;
     const ota_resolved *r = device->resolved;
@@ -122,15 +140,23 @@ static double implicit_row(ota_backward_job *job, int64_t i, const real *s, cons
     for (int64_t j = 0; j < m && space->bad[i]; j++)
         slope[j] = slope[j] > (real)0 ? slope[j] : (real)0;
     KERNELS(device)->accumulate(p, m, 1.0, mass);
-    double rest, total, carried;
+    double rest, total, carried, soft = 0.0;
     const double sink = sink_slope(job, i, &rest);
+    const bool steep = ota_backward_is_steep(job) && !device->transposed;
+    if (steep) {
+        const int64_t key = steepest(job, i, p, slope, m);
+        space->steep.column[i] = key;
+        space->steep.middle[i] = key < 0 ? 0.0 : (double)u[key];
+    }
+    measure(job, i, u);
     const double sum = KERNELS(device)->slope_sums(slope, u, m, &total);
     carried = total;
     if (job->parameters.regulariser->tsallis) (void)KERNELS(device)->slope_sums(p, u, m, &carried);
     space->adjoint.den[i] = total + sink;
     space->adjoint.row_right[i] = sum;
     space->adjoint.row_sums[i] = carried + rest;
-    return total + sink > 0.0 ? sum / (total + sink) : 0.0;
+    if (steep) soft = steep_rest(job, i, sink, carried + rest);
+    return total + sink > 0.0 ? space->adjoint.row_right[i] / (total + sink + soft) : 0.0;
 }
 
 /* Slopes w of the rows of a chunk into the matrix, sums of w, w U and P. */
@@ -159,8 +185,7 @@ void slopes_task(void *context, int64_t chunk, int worker) {
         real *block = device->transposed ? (real *)w->weights : slopes_of(job, i);
         for (int64_t k = 0; k < rows; k++) {
             const real *s = (const real *)w->scores + k * stride;
-            const real *u = (const real *)w->upstream + k * stride;
-            real *slope = block + k * step;
+            real *u = (real *)w->upstream + k * stride, *slope = block + k * step;
             const double centre = implicit_row(job, i + k, s, u, w->line, slope, mass);
             if (!device->transposed) {
                 mean[k] = centre;
@@ -197,6 +222,7 @@ void transposed_task(void *context, int64_t chunk, int worker) {
          i++) {
         load_rows(job, w, i, 1, false);
         form_upstream(job, w, i, 1, 0, r->keys, device->stride);
+        measure(job, i, w->upstream);
         const real *u = w->upstream, *column = slopes_of(job, 0) + i;
         double right = 0.0, scale = 0.0;
         for (int64_t j = 0; j < r->keys; j++) {

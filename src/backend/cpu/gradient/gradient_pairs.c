@@ -260,12 +260,15 @@ void pairs(const ota_backward_job *job, int64_t query, const real *s, bool weigh
         for (int64_t j = 0; j < m; j++) u[j] = (real)space->gradient[at + j * step];
         return;
     }
-    const real *b = job->mode == OTA_BACKWARD_FREE || ota_backward_is_centred(job)
+    const bool steep = ota_backward_is_steep(job);
+    const real *b = job->mode == OTA_BACKWARD_FREE || ota_backward_is_centred(job) || steep
                         ? NULL
                         : space->own->advantage;
+    for (int64_t j = 0; j < m && steep; j++)
+        u[j] = (real)ota_steep_advantage(space, device->transposed, query, j, (double)u[j]);
     if (!weighed) row_slopes(job, query, m, s, p, w);
     const double rate = fmin(1.0 / job->parameters.tau, (double)REAL_MAX);
-    KERNELS(device)->slopes(w, b, m, (real)space->a[query], (real)rate, u);
+    KERNELS(device)->slopes(w, b, m, (real)(steep ? 0.0 : space->a[query]), (real)rate, u);
     if (job->mode != OTA_BACKWARD_ONLINE) return;
     for (int64_t j = 0; j < m; j++) {
         if (query == space->shut[j]) p[j] = (real)space->fill[j];
@@ -336,14 +339,23 @@ void solve_row(const ota_backward_job *job, int64_t query, const real *s, double
         space->bad[query] = true;
 }
 
-double centre(const ota_backward_job *job, const real *p, const real *w, const real *b,
-              int64_t count, real *u) {
+int64_t steepest(const ota_backward_job *job, int64_t query, const real *p, const real *w,
+                 int64_t count) {
+    double sink;
     int64_t least = -1;
-    if (!ota_backward_is_centred(job)) return 0.0;
+    (void)sink_slope(job, query, &sink);
     for (int64_t j = 0; j < count; j++) {
-        if (!(w[j] > (real)0)) continue;
-        if (b != NULL) u[j] -= b[j];
-        if (least < 0 || p[j] < p[least]) least = j;
+        if (w[j] > (real)0 && (least < 0 || p[j] < p[least])) least = j;
+    }
+    return least < 0 || (sink > 0.0 && sink < (double)p[least]) ? -1 : least;
+}
+
+double centre(const ota_backward_job *job, int64_t query, const real *p, const real *w,
+              const real *b, int64_t count, real *u) {
+    if (!ota_backward_is_centred(job)) return 0.0;
+    const int64_t least = steepest(job, query, p, w, count);
+    for (int64_t j = 0; j < count && b != NULL; j++) {
+        if (w[j] > (real)0) u[j] -= b[j];
     }
     if (least < 0) return 0.0;
     const real middle = u[least];

@@ -236,7 +236,7 @@ static void list_slopes(const ota_backward_job *job, const ota_backward_worker *
     KERNELS(device)->gather_dot((const real *)w->gradients + row * width, where, count,
                                 packed_of(job)->values, width, width, u);
     row_powers(job, p, count, slope);
-    const double middle = centre(job, p, slope, NULL, count, u);
+    const double middle = centre(job, query, p, slope, NULL, count, u);
     const double sum = KERNELS(device)->slope_mean(slope, u, NULL, count, &total);
     const double sink = sink_slope(job, query, &rest);
     total += sink;
@@ -285,7 +285,7 @@ static void slopes_block(ota_backward_job *job, const ota_backward_worker *w, in
             solve_row(job, i, s, ota_row_mass(r, job->batch, job->head, i), p);
         if (weighed) row_slopes(job, i, r->keys, s, p, w->slope);
         const double middle =
-            centre(job, p, w->slope, free ? NULL : space->own->advantage, r->keys, u);
+            centre(job, i, p, w->slope, free ? NULL : space->own->advantage, r->keys, u);
         if (free) space->a[i] = mean_of(job, i, u, NULL, middle, w->slope);
         pairs(job, i, s, weighed, u, p, w->slope);
         space->a[i] += middle;

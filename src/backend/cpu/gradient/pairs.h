@@ -17,6 +17,7 @@
 #define sink_slope WORD(ota_gradient_sink_slope)
 #define uses_nonfinite WORD(ota_gradient_uses_nonfinite)
 #define solve_row WORD(ota_gradient_solve_row)
+#define steepest WORD(ota_gradient_steepest)
 #define centre WORD(ota_gradient_centre)
 #define mean_of WORD(ota_gradient_mean_of)
 #define worker_at WORD(ota_gradient_worker_at)
@@ -84,10 +85,13 @@ double sink_slope(const ota_backward_job *job, int64_t query, double *weight);
 bool uses_nonfinite(const ota_backward_job *job, const real *s, const real *p);
 /* Potential of one row, its top, and whether it can be computed; p is left holding the weights. */
 void solve_row(const ota_backward_job *job, int64_t query, const real *s, double mu, real *p);
-/* Where ota_backward_is_centred: U becomes U - b (NULL: 0) where w is not 0, and of all is taken that of the steepest weight, which is returned; of
- * equal slopes the least weight's. Else 0. */
-double centre(const ota_backward_job *job, const real *p, const real *w, const real *b,
-              int64_t count, real *u);
+/* The key of the steepest slope, of equal ones of the least weight; -1: the sink's, or none. */
+int64_t steepest(const ota_backward_job *job, int64_t query, const real *p, const real *w,
+                 int64_t count);
+/* Where ota_backward_is_centred: U becomes U - b (NULL: 0) where w is not 0, and of all is taken that of the steepest weight, which is
+ * returned; 0 where that is the sink's, and of others. */
+double centre(const ota_backward_job *job, int64_t query, const real *p, const real *w,
+              const real *b, int64_t count, real *u);
 /* a_i of rows that are coupled to nothing (or whose b is known): the mean of U - b under w. Of U less some number `middle` the
  * sink's is -middle. */
 double mean_of(const ota_backward_job *job, int64_t query, const real *u, const real *b,
