@@ -36,6 +36,9 @@ static const share shares[] = {
     {{.method = "softmax/capped:2.5", .caps = true, .causal = true, .sink = true}, 3},
     {{.method = "softmax/relaxed:0.7", .cap = 0.15, .lengths = true, .alibi = true}, 2},
     {{.method = "entmax:1.5/bounded:0.8,1.2", .caps = true, .temperature = 2.0}, 2},
+    {{.method = "entmax:3/exact", .masses = true}, 3},
+    {{.method = "entmax:5/capped:2.5", .causal = true, .dropout = true}, 2},
+    {{.method = "entmax:3/relaxed:2", .softcap = true, .sink = true}, 2},
     /* So cold that falling temperatures are needed. */
     {{.method = "sparsemax/exact", .masses = true, .temperature = 0.02}, 1},
 };

@@ -45,6 +45,7 @@ static const cell cells[] = {
     {.method = "softmax/bounded:0.4,1.8", .dropout = true, .relative = true},
     {.method = "entmax:1.5/exact", .alibi = true, .relative = true, .masses = true},
     {.method = "entmax:1.25/relaxed:0.7", .temperatures = true, .sink = true, .whole = true},
+    {.method = "entmax:3/capped:2.5", .temperatures = true, .sink = true, .whole = true},
     {.method = "sparsemax/bounded:0.7,1.3", .keyed = true, .softcap = true, .inside = true},
     {.method = "softmax/capped:2.5", .cap = 0.2, .sink = true, .keyed = true},
     {.method = "softmax/exact{rounds=5}", .alibi = true, .temperatures = true},

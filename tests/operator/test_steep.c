@@ -8,6 +8,7 @@
 
 #include <cmocka.h>
 
+#include "crew.h"
 #include "groups.h"
 #include "problems.h"
 #include "spec.h"
@@ -301,10 +302,68 @@ static void test_narrow_circles(void **state) {
     }
 }
 
+/* The circle of two processes, each with one query and one key that go round: dL/dS and dP by queries, whose scores are their numbers. */
+typedef struct ring_circle {
+    int k;
+    ota_status status[2];
+    double slopes[4], moved[4];
+} ring_circle;
+
+static void circle_part(crew_rank *rank, void *context) {
+    ring_circle *c = context;
+    const int at = (int)rank->to.rank;
+    const double t = steep[c->k].t;
+    double query[2] = {8.0 + (at == 0 ? t : 0.0), 8.0 + (at == 1 ? t : 0.0)},
+           along[2] = {at == 0 ? 4.0 : 3.0, at == 0 ? 3.0 : 4.0},
+           key[2] = {at == 0 ? 1.0 : 0.0, at == 0 ? 0.0 : 1.0}, out[2], row, column[2];
+    ota_problem problem = {.size = sizeof problem,
+                           .queries = ota_array_of(query, OTA_F64, 1, 1, 1, 2),
+                           .keys = ota_array_of(key, OTA_F64, 1, 1, 1, 2),
+                           .scale = 1.0,
+                           .regulariser = OTA_ENTMAX,
+                           .order = steep[c->k].order,
+                           .temperature = 1.0,
+                           .columns = OTA_COLUMNS_EXACT};
+    ota_options options = {
+        .size = sizeof options, .gradients = 1, .threads = 1, .tolerance = 1e-14};
+    ota_arrays arrays = {.size = sizeof arrays,
+                         .values = ota_array_of(key, OTA_F64, 1, 1, 1, 2),
+                         .row_potential = ota_array_of(&row, OTA_F64, 1, 1, 1, 1),
+                         .column_potential = ota_array_of(column, OTA_F64, 1, 1, 1, 2),
+                         .out = ota_array_of(out, OTA_F64, 1, 1, 1, 2)};
+    const ota_gradients want = {.size = sizeof want,
+                                .out_grad = ota_array_of(along, OTA_F64, 1, 1, 1, 2),
+                                .queries = ota_array_of(c->slopes + 2 * at, OTA_F64, 1, 1, 1, 2)};
+    const ota_tangents tangents = {.size = sizeof tangents,
+                                   .queries = ota_array_of(along, OTA_F64, 1, 1, 1, 2),
+                                   .out = ota_array_of(c->moved + 2 * at, OTA_F64, 1, 1, 1, 2)};
+    ota_plan *plan;
+    rank->to.keys = OTA_KEYS_IN_RING;
+    options.communicator = &rank->to;
+    c->status[at] = ota_plan_create(&plan, &problem, 2, &options, NULL);
+    if (c->status[at] != OTA_OK) return;
+    c->status[at] = ota_forward(plan, &arrays, NULL, NULL);
+    if (c->status[at] == OTA_OK) c->status[at] = ota_backward(plan, &arrays, &want, NULL, NULL);
+    if (c->status[at] == OTA_OK) c->status[at] = ota_jvp(plan, &arrays, &tangents, NULL, NULL);
+    ota_plan_free(plan);
+}
+
+static void test_ring_circles(void **state) {
+    (void)state;
+    for (int k = 0; k < STEEP; k++) {
+        ring_circle c = {.k = k};
+        const double s = steep[k].moves, wanted[4] = {s, -s, -s, s};
+        crew_once(2, OTA_SHARES_IN_ORDER, circle_part, &c);
+        for (int r = 0; r < 2; r++) assert_int_equal(c.status[r], OTA_OK);
+        compare("gradients of a circle", k, "ring", c.slopes, wanted, 4);
+        compare("tangents of a circle", k, "ring", c.moved, wanted, 4);
+    }
+}
+
 TEST_FILE(test_steep) {
     static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_steep_slopes), cmocka_unit_test(test_steep_keys),
-        cmocka_unit_test(test_steep_sinks), cmocka_unit_test(test_steep_circles),
-        cmocka_unit_test(test_narrow_circles)};
+        cmocka_unit_test(test_steep_slopes),   cmocka_unit_test(test_steep_keys),
+        cmocka_unit_test(test_steep_sinks),    cmocka_unit_test(test_steep_circles),
+        cmocka_unit_test(test_narrow_circles), cmocka_unit_test(test_ring_circles)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

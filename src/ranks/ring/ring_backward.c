@@ -199,7 +199,9 @@ static ota_status reverse_pairs(ota_plan *plan, const ota_gradients *want) {
     if (ring->coupled) {
         pull.b = ring->backward.adjoint->b;
         if (ring->newton == NULL) ota_ring_take_potentials(ring);
-        memcpy(ring->pairs->mean, ring->backward.adjoint->a, rows);
+        memcpy(ring->pairs->mean,
+               ota_ring_is_steep(ring) ? ring->pairs->steep.multiplier : ring->backward.adjoint->a,
+               rows);
     } else {
         if (!ota_ring_pair_means(ring, &want->out_grad)) return OTA_ECOMM;
         if (!take_means(plan, &want->out_grad)) return OTA_ECOMM;

@@ -100,6 +100,10 @@ bool ota_ring_multiply(ota_ring_device *ring, const double *x) {
 static void apply(const ota_adjoint *system, const double *x, double *y) {
     ota_ring_device *ring = system->context;
     const ota_ring_adjoint *s = ring->backward.adjoint;
+    if (ota_ring_is_steep(ring)) {
+        ota_ring_steep_product(ring, x, system->a, y);
+        return;
+    }
     if (ring->newton != NULL) {
         ota_ring_apply_links(ring, NULL, x, y);
         for (int64_t i = 0; i < system->rows; i++) system->a[i] = -ring->pairs->first[i];
@@ -308,6 +312,7 @@ ota_status ota_ring_solve_adjoint(ota_plan *plan, double *residual) {
     }
     const ota_status status = ota_adjoint_solve(&system);
     *residual = system.residual;
+    if (status == OTA_OK) ota_ring_place_multipliers(ring, s->b, s->a);
     return status;
 }
 

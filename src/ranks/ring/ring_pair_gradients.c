@@ -112,8 +112,12 @@ static void form_gradient(const ota_ring_block *b, const ota_ring_pull *pull) {
         const double a = p->mean[b->at + k];
         /* Rows that use values which are not finite have no mean. */
         const bool finite = p->state[b->at + k] != OTA_RING_NONFINITE && !isnan(a);
+        const bool steep = beside != NULL && ota_ring_is_steep(b->ring);
+        double *u = b->in.slopes + k * b->in.stride;
         ota_ring_centre(b, k);
-        ota_block_apply_slopes(&b->in, k, a, beside, finite, b->in.slopes + k * b->in.stride);
+        for (int64_t j = 0; j < b->in.keys && steep; j++)
+            u[j] -= beside[j] - p->steep.beside[b->at + k];
+        ota_block_apply_slopes(&b->in, k, a, steep ? NULL : beside, finite, u);
     }
 }
 
@@ -155,9 +159,7 @@ static void reverse_keys(const ota_ring_block *b, void *context) {
     double *sums = b->piece->sums + b->in.key * (width + values);
     ota_ring_form_upstream(b, pull->out_grad);
     ota_ring_weigh(b);
-    if (pull->keys.moved != NULL)
-        ota_block_add_key_sums(&b->in, ring->pairs->mean + b->at, b->piece->first + b->in.key,
-                               &pull->keys);
+    if (pull->keys.moved != NULL) ota_ring_add_key_sums(b, &pull->keys);
     if (pull->keys_alone) return;
     form_gradient(b, pull);
     go_through(b);

@@ -102,9 +102,14 @@ typedef struct ota_ring_steep {
     ota_edge *edges;
     ota_capped_edge *search;
     ota_capped_edge_sums *sums; /* of a message round */
-    /* Of gradients and tangents on free columns: the steepest slope so far, the sink's first, and its U, from which all others are measured: beside it their
-     * shares of the mean keep no digit otherwise. */
+    /* Of gradients and tangents: the steepest slope so far, the sink's first, whose key it is (-1: the sink), and its U, from which all
+     * others are measured: beside it their shares of the mean keep no digit otherwise. */
     double *most, *middle;
+    int64_t *column;
+    double *others; /* what all other slopes add up to */
+    double *rest;   /* the sink's */
+    /* Of coupled columns: the multiplier of that key, once it is known, and the row's, measured from U - b there. */
+    double *beside, *multiplier;
 } ota_ring_steep;
 
 struct ota_ring_pairs {
@@ -216,12 +221,22 @@ void ota_ring_begin_edges(const ota_ring_device *ring);
 void ota_ring_seek_edge(const ota_ring_device *ring, int64_t k);
 void ota_ring_answer_edge(const ota_ring_block *b, int64_t k);
 void ota_ring_step_edge(const ota_ring_device *ring, int64_t k);
+/* Are rows steep, and that with gradients? */
+static inline bool ota_ring_is_steep(const ota_ring_device *ring) {
+    return ring->pairs->steep.most != NULL;
+}
 /* U of a block's row less that of the row's steepest weight, which is found while the sums of slopes are made, from the sink's slope
- * and U on; and it. */
+ * and U on; and U - b there. */
 void ota_ring_begin_centre(const ota_ring_device *ring, int64_t k, double slope, double u);
 void ota_ring_move_centre(const ota_ring_block *b, int64_t k);
 void ota_ring_centre(const ota_ring_block *b, int64_t k);
 double ota_ring_middle(const ota_ring_device *ring, int64_t k);
+/* Of a block whose rows' a are in `mean`: sums by keys; those of slopes are of what each moves, w (1 - w / sum of w). */
+void ota_ring_add_key_sums(const ota_ring_block *b, const ota_block_key_sums *to);
+/* y = sum_i w_ij (x_j - (w x)_i / den_i) of coupled columns, and (w x)_i / den_i, both measured from x of the steepest key. */
+void ota_ring_steep_product(ota_ring_device *ring, const double *x, double *a, double *y);
+/* Once the multipliers b of keys are known: those of rows, in a, are less U - b of the steepest; they become whole. */
+void ota_ring_place_multipliers(const ota_ring_device *ring, const double *b, double *a);
 /* The largest score of row k of a block into *top; false: NaN or +inf among the row's scores so far. */
 bool ota_ring_score_range(const ota_ring_block *b, int64_t k, double *top);
 /* ring_capped_rows.c, ring_filled_rows.c: f of rows with caps, of hard ones the edge and the sink, too; before the keys come. */

@@ -107,6 +107,11 @@ static double rest_of_row(const motion *m, int64_t k, double *slope) {
                 ring->backward.limits->by_keys[k]);
 }
 
+static void begin_centre(const motion *m, int64_t k) {
+    const ota_tangent_row row = sink_of(m, k);
+    ota_ring_begin_centre(m->plan->device, k, row.sink_slope, row.sink_tangent);
+}
+
 /* Measures U of a block's row, and what was summed up before, from that of the row's steepest weight. */
 static void centre(const ota_ring_block *b, int64_t k, double rate) {
     const ota_ring_device *ring = b->ring;
@@ -128,16 +133,19 @@ static void move_rows(const ota_ring_block *b, void *context) {
     const int64_t width = ring->values_width;
     const double rate = 1.0 / b->in.rule.tau;
     const double *beside = ring->coupled ? ring->backward.adjoint->b + b->piece->first : NULL;
+    const bool steep = beside != NULL && ota_ring_is_steep(ring);
     form(b, context);
     for (int64_t k = 0; k < b->in.rows; k++) {
         const int64_t row = b->at + k;
         double *weights = b->in.weights + k * b->in.stride, *u = b->in.slopes + k * b->in.stride,
                *change = b->in.raw + k * b->in.stride;
         ota_ring_note_values(b, k);
+        for (int64_t j = 0; j < b->in.keys && steep; j++) u[j] -= beside[j];
         centre(b, k, rate);
         for (int64_t j = 0; j < b->in.keys; j++) {
             const double w = weights[j] > 0.0 ? ota_block_slope(&b->in, k, j) : 0.0;
-            const double moved = w > 0.0 ? w * (u[j] - (beside != NULL ? beside[j] : 0.0)) : 0.0;
+            const double moved =
+                w > 0.0 ? w * (u[j] - (beside != NULL && !steep ? beside[j] : 0.0)) : 0.0;
             p->slope[row] += w;
             p->mean[row] += moved;
             change[j] = moved * rate;
@@ -192,10 +200,7 @@ static bool move(ota_ring_device *ring, motion *m) {
     memset(ring->pairs->mean, 0, (size_t)rows * sizeof(double));
     memset(ring->rows.out, 0, bytes);
     memset(ring->rows.piece_out, 0, bytes);
-    for (int64_t k = 0; k < rows; k++) {
-        const ota_tangent_row row = sink_of(m, k);
-        ota_ring_begin_centre(ring, k, row.sink_slope, row.sink_tangent);
-    }
+    for (int64_t k = 0; k < rows; k++) begin_centre(m, k);
     return ota_ring_visit_pairs(ring, &pair_round);
 }
 
@@ -206,17 +211,21 @@ static void sum_rows(const ota_ring_block *b, void *context) {
     const ota_ring_pairs *p = b->ring->pairs;
     const ota_ring_adjoint *s = b->ring->backward.adjoint;
     form(b, context);
-    for (int64_t k = 0; k < b->in.rows; k++)
-        ota_block_add_slopes(&b->in, k, s->b + b->piece->first, NULL, &p->slope[b->at + k],
-                             &s->row_right[b->at + k]);
+    for (int64_t k = 0; k < b->in.rows; k++) {
+        const int64_t row = b->at + k;
+        const bool steep = ota_ring_is_steep(b->ring);
+        ota_ring_move_centre(b, k);
+        ota_ring_centre(b, k);
+        ota_block_add_slopes(&b->in, k, s->b + b->piece->first, NULL, &p->slope[row],
+                             steep ? &p->mean[row] : &s->row_right[row]);
+    }
 }
 
 static void sum_keys(const ota_ring_block *b, void *context) {
     const ota_ring_adjoint *s = b->ring->backward.adjoint;
     const ota_block_key_sums sums = {s->own_columns, s->own_sums, s->right, s->terms};
     form(b, context);
-    ota_block_add_key_sums(&b->in, b->ring->pairs->mean + b->at, b->piece->first + b->in.key,
-                           &sums);
+    ota_ring_add_key_sums(b, &sums);
 }
 
 /* row_right at the b at hand, then right = sum_i w_ij (U_ij - row_right_i / den_i), its terms and sums, of this rank's rows. */
@@ -231,7 +240,16 @@ static bool sum_pairs(ota_ring_device *ring, motion *m) {
     for (int k = 0; k < (s->own_columns != NULL ? 4 : 3); k++) memset(columns[k], 0, bytes);
     rows.rows = sum_rows;
     keys.keys = sum_keys;
+    for (int64_t i = 0; i < r->queries && ota_ring_is_steep(ring); i++) {
+        begin_centre(m, i);
+        ring->pairs->slope[i] = ring->pairs->mean[i] = 0.0;
+    }
     if (!ota_ring_visit_pairs(ring, &rows)) return false;
+    for (int64_t i = 0; i < r->queries && ota_ring_is_steep(ring); i++) {
+        double slope;
+        s->row_right[i] = ring->pairs->mean[i] + rest_of_row(m, i, &slope);
+        ring->pairs->slope[i] += slope;
+    }
     ota_ring_set_den(ring);
     for (int64_t i = 0; i < r->queries; i++)
         ring->pairs->mean[i] = s->den[i] > 0.0 ? s->row_right[i] / s->den[i] : 0.0;
