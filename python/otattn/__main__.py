@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -48,6 +49,8 @@ def main() -> None:
             sys.stdout.flush()
             try:
                 if sys.platform == "win32":  # where exec ends this process before the program has ended
+                    # Ctrl-C reaches the program, too, which ends in order; here it would kill it.
+                    signal.signal(signal.SIGINT, signal.SIG_IGN)
                     raise SystemExit(subprocess.call([program, *sys.argv[1:]]))
                 os.execv(program, ["otattn", *sys.argv[1:]])
             except OSError as error:  # it is of another system

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import platform
 import re
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -132,3 +134,32 @@ def test_the_package_works_on_an_old_processor() -> None:
         text=True,
     )
     assert done.stdout == "[1. 1. 1. 1. 1.] [0 1 2 3 4]\n", done.stderr
+
+
+@linux
+def test_on_windows_ctrl_c_is_the_program_s(tmp_path: Path) -> None:
+    """There a process waits for the program, which has the signal, too, and ends in order in its own time."""
+    program = tmp_path / "otattn.exe"
+    program.write_text(
+        f"#!{sys.executable}\nimport signal, sys, time\n"
+        "def ends(*_):\n    time.sleep(1)\n    print('ended in order')\n    sys.exit(130)\n"
+        "signal.signal(signal.SIGINT, ends)\nprint('begun', flush=True)\ntime.sleep(60)\n"
+    )
+    program.chmod(0o755)
+    line = (
+        "import pathlib, sys; from otattn import __main__ as entry; "
+        f"entry._folders = lambda: [pathlib.Path({str(tmp_path)!r})]; sys.platform = 'win32'; entry.main()"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", line],
+        env={"PYTHONPATH": str(INSTALLED.parent)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "begun\n"
+        os.killpg(process.pid, signal.SIGINT)
+        out, said = process.communicate()
+    assert (process.returncode, out, said) == (130, "ended in order\n", "")
