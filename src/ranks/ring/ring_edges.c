@@ -138,10 +138,14 @@ static double steepest_of(const ota_ring_device *ring, int64_t row, const double
     return column < 0 ? 0.0 : x[column];
 }
 
+static void weigh(const ota_ring_block *b, void *context) {
+    (void)context;
+    ota_ring_weigh(b);
+}
+
 static void multiply_rows(const ota_ring_block *b, void *context) {
     const steep_product *of = context;
     const double *x = of->x + b->piece->first + b->in.key;
-    ota_ring_weigh(b);
     for (int64_t k = 0; k < b->in.rows; k++) {
         const double from = steepest_of(b->ring, b->at + k, of->x);
         double *sum = &b->ring->pairs->first[b->at + k];
@@ -153,7 +157,6 @@ static void multiply_rows(const ota_ring_block *b, void *context) {
 static void multiply_keys(const ota_ring_block *b, void *context) {
     const steep_product *of = context;
     const int64_t first = b->piece->first + b->in.key;
-    ota_ring_weigh(b);
     for (int64_t k = 0; k < b->in.rows; k++) {
         const double from = steepest_of(b->ring, b->at + k, of->x),
                      mean = b->ring->pairs->first[b->at + k];
@@ -166,15 +169,16 @@ void ota_ring_steep_product(ota_ring_device *ring, const double *x, double *a, d
     const ota_ring_pairs *p = ring->pairs;
     steep_product of = {x, y};
     ota_ring_pair_round pair_round = {
-        .rows = multiply_rows, .context = &of, .step = "passing keys on for a product"};
+        .visits = {.form = weigh, .rows = multiply_rows, .context = &of},
+        .step = "passing keys on for a product"};
     const int64_t rows = ota_ring_row_count(ring);
     for (int64_t i = 0; i < rows; i++) p->first[i] = -p->steep.rest[i] * steepest_of(ring, i, x);
     memset(y, 0, (size_t)ring->resolved->keys * sizeof *y);
     (void)ota_ring_visit_pairs(ring, &pair_round);
     for (int64_t i = 0; i < rows; i++)
         a[i] = p->first[i] = p->slope[i] > 0.0 ? p->first[i] / p->slope[i] : 0.0;
-    pair_round.rows = NULL;
-    pair_round.keys = multiply_keys;
+    pair_round.visits.rows = NULL;
+    pair_round.visits.keys = multiply_keys;
     (void)ota_ring_visit_pairs(ring, &pair_round);
 }
 

@@ -98,12 +98,16 @@ static double level_of_key(const ota_ring_block *b, const ota_backward_job *job,
                            b->in.scores[k * b->in.stride + j], b->ring->pairs->f[b->at + k]);
 }
 
+static void form_upstream(const ota_ring_block *b, void *context) {
+    const growth *g = context;
+    ota_ring_form_upstream(b, g->out_grad);
+}
+
 static void add_rows(const ota_ring_block *b, void *context) {
     const growth *g = context;
     const ota_backward_job job = job_of(g->plan, b->in.head);
     const int64_t first = b->piece->first + b->in.key;
     if (!job.limits.queries) return;
-    ota_ring_form_upstream(b, g->out_grad);
     for (int64_t k = 0; k < b->in.rows; k++) {
         const double *u = b->in.slopes + k * b->in.stride;
         if (!ota_ring_row_grows(g->plan, b->at + k)) continue;
@@ -119,7 +123,6 @@ static void add_keys(const ota_ring_block *b, void *context) {
     const ota_backward_job job = job_of(g->plan, b->in.head);
     const int64_t first = b->piece->first + b->in.key;
     if (!job.limits.keys) return;
-    ota_ring_form_upstream(b, g->out_grad);
     for (int64_t j = 0; j < b->in.keys; j++) {
         if (!ota_mass_is_none(b->ring->resolved, &job, false, first + j)) continue;
         for (int64_t k = 0; k < b->in.rows; k++) {
@@ -143,9 +146,10 @@ static bool find_weights(growth *g, const char *step) {
     ota_ring_device *ring = g->plan->device;
     const ota_ring_limits *at = ring->backward.limits;
     const int64_t rows = ota_ring_row_count(ring), queries = ring->resolved->queries;
-    const ota_ring_pair_round round = {.rows = add_rows,
-                                       .keys = ring->coupled ? add_keys : NULL,
-                                       .context = g,
+    const ota_ring_pair_round round = {.visits = {.form = form_upstream,
+                                                  .rows = add_rows,
+                                                  .keys = ring->coupled ? add_keys : NULL,
+                                                  .context = g},
                                        .with_values = g->out_grad != NULL,
                                        .step = step};
     clear_sums(&at->of_rows, rows);
@@ -309,10 +313,9 @@ bool ota_ring_move_limits(ota_plan *plan, const ota_tangents *tangents) {
         at->of_query[k] *= share_of(plan, true, k);
     for (int64_t j = 0; j < keys; j++) at->of_key[j] *= share_of_key(plan, j);
     if (!ring->coupled) return true;
-    const ota_ring_pair_round round = {.rows = sum_rows,
-                                       .keys = sum_keys,
-                                       .context = &g,
-                                       .step = "passing keys on for what masses of 0 take"};
+    const ota_ring_pair_round round = {
+        .visits = {.rows = sum_rows, .keys = sum_keys, .context = &g},
+        .step = "passing keys on for what masses of 0 take"};
     return ota_ring_visit_pairs(ring, &round) &&
            ota_ranks_sum(&ring->resolved->settings, at->by_queries, keys, NULL, 0,
                          "the limits of masses of 0");

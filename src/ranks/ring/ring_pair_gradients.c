@@ -47,8 +47,7 @@ bool ota_ring_take_means(ota_ring_device *ring, const ota_array *out_grad) {
     ota_ring_pairs *p = ring->pairs;
     const int64_t rows = ota_ring_row_count(ring);
     ota_array from = *out_grad;
-    const ota_ring_pair_round pair_round = {.rows = sum_slopes,
-                                            .context = &from,
+    const ota_ring_pair_round pair_round = {.visits = {.rows = sum_slopes, .context = &from},
                                             .with_values = true,
                                             .step = "passing keys on for the means of backward"};
     memset(p->slope, 0, (size_t)rows * sizeof *p->slope);
@@ -127,12 +126,16 @@ static void go_through(const ota_ring_block *b) {
     ota_block_go_through(&b->in);
 }
 
+static void form_pairs(const ota_ring_block *b, void *context) {
+    const ota_ring_pull *pull = context;
+    ota_ring_form_upstream(b, pull->out_grad);
+    ota_ring_weigh(b);
+}
+
 static void reverse_rows(const ota_ring_block *b, void *context) {
     const ota_ring_device *ring = b->ring;
     const ota_ring_pull *pull = context;
     const int64_t width = ring->resolved->width;
-    ota_ring_form_upstream(b, pull->out_grad);
-    ota_ring_weigh(b);
     form_gradient(b, pull);
     if (pull->want != NULL) ota_ring_take_parameters(b, pull);
     go_through(b);
@@ -140,14 +143,21 @@ static void reverse_rows(const ota_ring_block *b, void *context) {
     const ota_product sizes = {b->in.rows, b->in.keys, width, ring->pairs->stride, width, width};
     ring->plans.forward->strategy.algebra->apply(b->in.slopes, ring->pairs->piece.lines, &sizes,
                                                  ring->backward.query_sums + b->at * width);
+    for (int64_t k = 0; k < b->in.rows * width; k++)
+        if (!isfinite(b->w->queries[k])) b->w->queries[k] = 0.0;
 }
 
 /* to[j][k] = from[k][j] */
 static void turn_block(const ota_ring_block *b, const double *from) {
     for (int64_t k = 0; k < b->in.rows; k++) {
         for (int64_t j = 0; j < b->in.keys; j++)
-            b->w->transposed[j * OTA_RING_ROWS + k] = from[k * b->in.stride + j];
+            b->transposed[j * OTA_RING_ROWS + k] = from[k * b->in.stride + j];
     }
+}
+
+static void sum_keys(const ota_ring_block *b, void *context) {
+    const ota_ring_pull *pull = context;
+    ota_ring_add_key_sums(b, &pull->keys);
 }
 
 static void reverse_keys(const ota_ring_block *b, void *context) {
@@ -157,35 +167,30 @@ static void reverse_keys(const ota_ring_block *b, void *context) {
     const int64_t width = ring->resolved->width,
                   values = pull->out_grad != NULL ? ring->values_width : 0;
     double *sums = b->piece->sums + b->in.key * (width + values);
-    ota_ring_form_upstream(b, pull->out_grad);
-    ota_ring_weigh(b);
-    if (pull->keys.moved != NULL) ota_ring_add_key_sums(b, &pull->keys);
-    if (pull->keys_alone) return;
-    form_gradient(b, pull);
-    go_through(b);
     turn_block(b, b->in.slopes);
-    for (int64_t k = 0; k < b->in.rows * width; k++)
-        if (!isfinite(b->w->queries[k])) b->w->queries[k] = 0.0;
     const ota_product by_key = {b->in.keys,    b->in.rows, width,
                                 OTA_RING_ROWS, width,      width + values};
-    algebra->apply(b->w->transposed, b->w->queries, &by_key, sums);
+    algebra->apply(b->transposed, b->w->queries, &by_key, sums);
     if (values == 0) return;
     for (int64_t k = 0; k < b->in.rows; k++)
         ota_block_drop(&b->in, k, b->in.weights + k * b->in.stride);
     turn_block(b, b->in.weights);
     const ota_product by_value = {b->in.keys,    b->in.rows, values,
                                   OTA_RING_ROWS, values,     width + values};
-    algebra->apply(b->w->transposed, b->w->upstream, &by_value, sums + width);
+    algebra->apply(b->transposed, b->w->upstream, &by_value, sums + width);
 }
 
 static void reverse_pairs(ota_ring_device *ring, const ota_ring_piece *piece, void *context) {
     ota_ring_pull *pull = context;
+    const bool alone = pull->keys_alone;
+    const ota_ring_visits visits = {.form = form_pairs,
+                                    .formed = pull->keys.moved != NULL ? sum_keys : NULL,
+                                    .rows = alone ? NULL : reverse_rows,
+                                    .keys = alone ? NULL : reverse_keys,
+                                    .merge = pull->want != NULL ? ota_ring_merge_parameters : NULL,
+                                    .context = pull};
     ota_ring_pairs_load(ring, piece, pull->out_grad != NULL);
-    if (pull->want != NULL)
-        ota_ring_by_sides(ring, piece, reverse_rows, ota_ring_merge_parameters, pull);
-    else if (!pull->keys_alone)
-        ota_ring_by_rows(ring, piece, reverse_rows, pull);
-    ota_ring_by_keys(ring, piece, reverse_keys, pull);
+    ota_ring_visit_blocks(ring, piece, &visits);
 }
 
 bool ota_ring_pull_pairs(ota_ring_device *ring, ota_ring_pull *pull) {

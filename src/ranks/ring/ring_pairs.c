@@ -135,43 +135,17 @@ static void form_scores(const ota_ring_block *b) {
 typedef struct pairs_job {
     ota_ring_device *ring;
     const ota_ring_piece *piece;
-    ota_ring_block_visit *visit;
+    ota_ring_block_visit *form, *rows,
+        *keys; /* at hand, or NULL; scores are formed before `form` */
     void *context;
-    int64_t strips; /* of the rows of a head */
-    int64_t first;  /* of the blocks side by side */
+    bool forms;
+    int64_t strips;       /* of the rows of a head */
+    int64_t first, count; /* blocks side by side, one a thread */
 } pairs_job;
 
 /* A rank that is told to end leaves its blocks out, and passes on what others wait for (ota_ring_go). */
 static bool ends(const ota_ring_device *ring) {
     return ota_interrupted(&ring->resolved->settings) != OTA_OK;
-}
-
-/* Without keys. */
-static ota_ring_block block_of(const pairs_job *job, int64_t strip, int worker) {
-    ota_ring_device *ring = job->ring;
-    const int64_t queries = ring->resolved->queries;
-    ota_ring_worker *w = &ring->pairs->workers[worker];
-    ota_ring_block b = {.in = {.problem = &ring->plans.forward->resolved,
-                               .algebra = ring->plans.forward->strategy.algebra,
-                               .head = strip / job->strips,
-                               .first = strip % job->strips * OTA_RING_ROWS,
-                               .stride = ring->pairs->stride,
-                               .scores = w->scores,
-                               .weights = w->weights,
-                               .slopes = w->slopes,
-                               .raw = w->raw},
-                        .ring = ring,
-                        .piece = job->piece,
-                        .w = w};
-    b.in.rows = ota_int_min(OTA_RING_ROWS, queries - b.in.first);
-    b.at = b.in.head * queries + b.in.first;
-    b.in.f = ring->pairs->f + b.at;
-    if (ring->pairs->steep.edges != NULL) b.in.edges = ring->pairs->steep.edges + b.at;
-    b.in.rule = ota_ring_parameters(ring, b.in.head);
-    b.sink = b.in.rule.sink;
-    b.in.rule.sink = -INFINITY;
-    ota_dropout_head(b.in.problem, 0, b.in.head, b.in.dropout_key);
-    return b;
 }
 
 /* Keys [key, key + keys) of the piece, with their potentials and caps. */
@@ -182,6 +156,12 @@ static void set_keys(ota_ring_block *b, int64_t key, int64_t keys) {
     b->in.key = key;
     b->in.keys = keys;
     b->in.g = ring->coupled ? ring->columns.g + first : NULL;
+    b->in.scores = b->w->scores + key;
+    b->in.weights = b->w->weights + key;
+    if (ring->gradients) {
+        b->in.slopes = b->w->slopes + key;
+        b->in.raw = b->w->raw + key;
+    }
     b->in.rule.caps.array = NULL;
     if (!ota_array_present(all)) return;
     b->in.caps = *all;
@@ -193,70 +173,107 @@ static void set_keys(ota_ring_block *b, int64_t key, int64_t keys) {
     b->in.rule.caps.array = &b->in.caps;
 }
 
-static void rows_task(void *context, int64_t index, int worker) {
-    const pairs_job *job = context;
+/* Block `strip` of the unit in the memory of `side`. Without keys. */
+static ota_ring_block block_of(const pairs_job *job, int64_t strip, int64_t side) {
+    ota_ring_device *ring = job->ring;
+    const int64_t queries = ring->resolved->queries;
+    ota_ring_block b = {.in = {.problem = &ring->plans.forward->resolved,
+                               .algebra = ring->plans.forward->strategy.algebra,
+                               .head = strip / job->strips,
+                               .first = strip % job->strips * OTA_RING_ROWS,
+                               .stride = ring->pairs->stride},
+                        .ring = ring,
+                        .piece = job->piece,
+                        .w = &ring->pairs->workers[side],
+                        .side = side};
+    b.in.rows = ota_int_min(OTA_RING_ROWS, queries - b.in.first);
+    b.at = b.in.head * queries + b.in.first;
+    b.in.f = ring->pairs->f + b.at;
+    if (ring->pairs->steep.edges != NULL) b.in.edges = ring->pairs->steep.edges + b.at;
+    b.in.rule = ota_ring_parameters(ring, b.in.head);
+    b.sink = b.in.rule.sink;
+    b.in.rule.sink = -INFINITY;
+    ota_dropout_head(b.in.problem, 0, b.in.head, b.in.dropout_key);
+    return b;
+}
+
+static void visit_rows(const pairs_job *job, int64_t strip, int64_t side) {
+    ota_ring_block b = block_of(job, strip, side);
     if (ends(job->ring)) return;
-    ota_ring_block b = block_of(job, index, worker);
     set_keys(&b, 0, job->piece->count);
-    form_scores(&b);
-    job->visit(&b, job->context);
+    if (job->forms) form_scores(&b);
+    if (job->form != NULL) job->form(&b, job->context);
+    if (job->rows != NULL) job->rows(&b, job->context);
+}
+
+static void rows_task(void *context, int64_t index, int worker) {
+    visit_rows(context, index, worker);
+}
+
+static void side_task(void *context, int64_t index, int worker) {
+    const pairs_job *job = context;
+    (void)worker;
+    visit_rows(job, job->first + index, index);
 }
 
 static void keys_task(void *context, int64_t index, int worker) {
     const pairs_job *job = context;
-    for (int64_t strip = 0; strip < job->ring->group * job->strips && !ends(job->ring); strip++) {
-        ota_ring_block b = block_of(job, strip, worker);
-        const int64_t key = index * OTA_RING_KEYS;
+    const int64_t key = index * OTA_RING_KEYS;
+    for (int64_t side = 0; side < job->count && !ends(job->ring); side++) {
+        ota_ring_block b = block_of(job, job->first + side, side);
+        b.transposed = job->ring->pairs->workers[worker].transposed;
         set_keys(&b, key, ota_int_min(OTA_RING_KEYS, job->piece->count - key));
-        form_scores(&b);
-        job->visit(&b, job->context);
+        job->keys(&b, job->context);
     }
 }
 
-static pairs_job job_of(ota_ring_device *ring, const ota_ring_piece *piece,
-                        ota_ring_block_visit *visit, void *context) {
-    const int64_t strips = ota_int_ceil_div(ring->resolved->queries, OTA_RING_ROWS);
-    return (pairs_job){
-        .ring = ring, .piece = piece, .visit = visit, .context = context, .strips = strips};
+static void visit_keys(pairs_job *job, ota_ring_block_visit *keys) {
+    job->keys = keys;
+    if (keys != NULL)
+        ota_parallel(job->ring->pool, ota_int_ceil_div(job->piece->count, OTA_RING_KEYS), keys_task,
+                     job);
 }
 
-void ota_ring_by_rows(ota_ring_device *ring, const ota_ring_piece *piece,
-                      ota_ring_block_visit *visit, void *context) {
-    pairs_job job = job_of(ring, piece, visit, context);
-    ota_parallel(ring->pool, ring->group * job.strips, rows_task, &job);
+static void visit_sides(pairs_job *job, const ota_ring_visits *visits) {
+    ota_pool *pool = job->ring->pool;
+    const bool apart = visits->formed != NULL;
+    job->forms = true;
+    job->form = visits->form;
+    job->rows = apart ? NULL : visits->rows;
+    ota_parallel(pool, job->count, side_task, job);
+    visit_keys(job, visits->formed);
+    if (apart && visits->rows != NULL) {
+        job->forms = false;
+        job->form = NULL;
+        job->rows = visits->rows;
+        ota_parallel(pool, job->count, side_task, job);
+    }
+    visit_keys(job, visits->keys);
+    for (int64_t side = 0; side < job->count && visits->merge != NULL; side++) {
+        ota_ring_block b = block_of(job, job->first + side, side);
+        set_keys(&b, 0, job->piece->count);
+        visits->merge(&b, visits->context);
+    }
 }
 
-void ota_ring_by_keys(ota_ring_device *ring, const ota_ring_piece *piece,
-                      ota_ring_block_visit *visit, void *context) {
-    pairs_job job = job_of(ring, piece, visit, context);
-    ota_parallel(ring->pool, ota_int_ceil_div(piece->count, OTA_RING_KEYS), keys_task, &job);
-}
-
-static void sides_task(void *context, int64_t index, int worker) {
-    const pairs_job *job = context;
-    if (ends(job->ring)) return;
-    ota_ring_block b = block_of(job, job->first + index, worker);
-    set_keys(&b, 0, job->piece->count);
-    b.side = index;
-    form_scores(&b);
-    job->visit(&b, job->context);
-}
-
-void ota_ring_by_sides(ota_ring_device *ring, const ota_ring_piece *piece,
-                       ota_ring_block_visit *visit, ota_ring_block_visit *merge, void *context) {
-    pairs_job job = job_of(ring, piece, visit, context);
-    for (int64_t h = 0; h < ring->group; h++) {
-        for (int64_t s = 0; s < job.strips && !ends(ring); s += OTA_RING_SIDES) {
-            const int64_t blocks = ota_int_min(OTA_RING_SIDES, job.strips - s);
-            job.first = h * job.strips + s;
-            ota_parallel(ring->pool, blocks, sides_task, &job);
-            for (int64_t k = 0; k < blocks; k++) {
-                ota_ring_block b = block_of(&job, job.first + k, 0);
-                set_keys(&b, 0, piece->count);
-                b.side = k;
-                merge(&b, context);
-            }
-        }
+void ota_ring_visit_blocks(ota_ring_device *ring, const ota_ring_piece *piece,
+                           const ota_ring_visits *visits) {
+    const int64_t strips = ota_int_ceil_div(ring->resolved->queries, OTA_RING_ROWS),
+                  all = ring->group * strips, threads = ota_pool_threads(ring->pool);
+    pairs_job job = {.ring = ring,
+                     .piece = piece,
+                     .form = visits->form,
+                     .rows = visits->rows,
+                     .context = visits->context,
+                     .forms = true,
+                     .strips = strips};
+    if (visits->formed == NULL && visits->keys == NULL && visits->merge == NULL) {
+        ota_parallel(ring->pool, all, rows_task, &job);
+        return;
+    }
+    for (job.first = 0; job.first < all && !ends(ring); job.first += job.count) {
+        job.count = ota_int_min(threads, all - job.first);
+        visit_sides(&job, visits);
     }
 }
 
@@ -281,8 +298,7 @@ static void visit_piece(ota_ring_device *ring, const ota_ring_piece *piece, void
     const ota_ring_pair_round *now = context;
     ota_ring_pairs_load(ring, piece, now->with_values);
     if (now->tangents != NULL) load_tangents(ring, piece);
-    if (now->rows != NULL) ota_ring_by_rows(ring, piece, now->rows, now->context);
-    if (now->keys != NULL) ota_ring_by_keys(ring, piece, now->keys, now->context);
+    ota_ring_visit_blocks(ring, piece, &now->visits);
 }
 
 bool ota_ring_visit_pairs(ota_ring_device *ring, const ota_ring_pair_round *pair_round) {
@@ -308,8 +324,10 @@ static double slope_of(const ota_ring_block *b, const ota_head *head, int64_t k,
     return head->row.regulariser->tsallis ? ota_newton_slope(head, head->mu[b->at + k], p) : p;
 }
 
-/* The number of all pairs in the place of the weights. */
-static void fill(const ota_ring_block *b, ota_ring_number number, const ota_head *head) {
+void ota_ring_form_number(const ota_ring_block *b, void *sums) {
+    const ota_ring_sums *of = sums;
+    const ota_ring_number number = of->number;
+    const ota_head *head = of->head;
     if (number == OTA_RING_WEIGHTS || number == OTA_RING_SLOPES) ota_ring_weigh(b);
     for (int64_t k = 0; k < b->in.rows && number != OTA_RING_WEIGHTS; k++) {
         const double *s = b->in.scores + k * b->in.stride;
@@ -326,10 +344,9 @@ static void fill(const ota_ring_block *b, ota_ring_number number, const ota_head
     }
 }
 
-void ota_ring_sum_by_rows(const ota_ring_block *b, void *sums) {
+static void sum_by_rows(const ota_ring_block *b, void *sums) {
     const ota_ring_sums *of = sums;
     const double *x = of->x_keys != NULL ? of->x_keys + b->piece->first + b->in.key : NULL;
-    fill(b, of->number, of->head);
     for (int64_t k = 0; k < b->in.rows; k++) {
         const double *numbers_of = b->in.weights + k * b->in.stride;
         double *sum = &of->rows[b->at + k];
@@ -341,7 +358,6 @@ void ota_ring_sum_by_rows(const ota_ring_block *b, void *sums) {
 void ota_ring_sum_by_keys(const ota_ring_block *b, void *sums) {
     const ota_ring_sums *of = sums;
     double *to = of->keys + b->piece->first + b->in.key;
-    fill(b, of->number, of->head);
     for (int64_t k = 0; k < b->in.rows; k++) {
         const double *numbers_of = b->in.weights + k * b->in.stride;
         const double x = of->x_rows != NULL ? of->x_rows[b->at + k] : 1.0;
@@ -353,9 +369,10 @@ void ota_ring_sum_by_keys(const ota_ring_block *b, void *sums) {
 
 bool ota_ring_sum_pairs(ota_ring_device *ring, ota_ring_sums *sums, const char *step) {
     const ota_ring_pair_round pair_round = {
-        .rows = sums->rows != NULL ? ota_ring_sum_by_rows : NULL,
-        .keys = sums->keys != NULL ? ota_ring_sum_by_keys : NULL,
-        .context = sums,
+        .visits = {.form = ota_ring_form_number,
+                   .rows = sums->rows != NULL ? sum_by_rows : NULL,
+                   .keys = sums->keys != NULL ? ota_ring_sum_by_keys : NULL,
+                   .context = sums},
         .step = step};
     const size_t bytes = (size_t)ring->resolved->keys * sizeof(double);
     if (sums->rows != NULL)

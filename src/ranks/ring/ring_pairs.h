@@ -1,11 +1,12 @@
 /* ring_pairs.h: a piece of the keys against the rows of a unit, pair by pair and in f64, for what pieces do not add up to as plans
  * of their own do: thresholds of rows, statistics, gradients of weights that are no exponentials.
  *
- *     block     OTA_RING_ROWS rows of one head times keys [key, key + keys) of the piece, -inf where a pair is forbidden
- *     by rows   a task has a block of rows and all keys of the piece: what it writes belongs to its rows
- *     by keys   a task has OTA_RING_KEYS keys and all rows in order: what it writes belongs to its keys
- *     by sides  as by rows, OTA_RING_SIDES blocks of one head at a time, each with a side of its own, which are then added up
- *               in order: what many rows share
+ *     block   OTA_RING_ROWS rows of one head times the keys of the piece, -inf where a pair is forbidden
+ *     form    what its pairs are, once
+ *     formed  of blocks that are, in their order, OTA_RING_KEYS keys of each: what it writes belongs to these keys
+ *     rows    a visit of the whole block: what it writes belongs to its rows
+ *     keys    as `formed`, of what the visit of the rows left
+ *     merge   of the same blocks, in their order: what many rows share
  *
  * Every number has one writer and one order of sums, whatever the threads. */
 #ifndef OTA_RING_PAIRS_H
@@ -17,16 +18,15 @@
 #include "ring.h"
 
 enum {
-    OTA_RING_ROWS = 16, /* of a block */
-    OTA_RING_KEYS = 64, /* of a task by keys */
-    OTA_RING_SIDES = 8,
+    OTA_RING_ROWS = 16,   /* of a block */
+    OTA_RING_KEYS = 64,   /* of a visit of keys */
     OTA_RING_LIST = 128,  /* most keys with weight that a row keeps while the keys go round */
     OTA_RING_FILLED = 64, /* and of those that a hard row fills up */
     /* Most steps in search of the threshold of a row whose list was too short. */
     OTA_RING_SEARCH = 200
 };
 
-/* Scratch of one worker. */
+/* A block while it is visited; `transposed` belongs to who visits keys. */
 typedef struct ota_ring_worker {
     double *scores;     /* [OTA_RING_ROWS][stride] */
     double *weights;    /* likewise: P */
@@ -138,10 +138,11 @@ typedef struct ota_ring_block {
     ota_block in; /* its rule without a sink */
     ota_ring_device *ring;
     const ota_ring_piece *piece;
-    ota_ring_worker *w;
+    const ota_ring_worker *w;
+    double *transposed; /* of a visit of keys */
     double sink;
     int64_t at;   /* the first row's number in the unit */
-    int64_t side; /* of blocks side by side */
+    int64_t side; /* of the blocks that are formed side by side, one a thread */
 } ota_ring_block;
 
 typedef void ota_ring_block_visit(const ota_ring_block *block, void *context);
@@ -149,14 +150,16 @@ typedef void ota_ring_block_visit(const ota_ring_block *block, void *context);
 /* ring_pairs.c: memory; a visit's piece, in f64; its blocks, with queries and scores. */
 void ota_ring_lay_out_pairs(ota_ring_device *ring, ota_arena *arena);
 void ota_ring_pairs_load(ota_ring_device *ring, const ota_ring_piece *piece, bool with_values);
-void ota_ring_by_rows(ota_ring_device *ring, const ota_ring_piece *piece,
-                      ota_ring_block_visit *visit, void *context);
-void ota_ring_by_keys(ota_ring_device *ring, const ota_ring_piece *piece,
-                      ota_ring_block_visit *visit, void *context);
-/* A message round of blocks of the unit at work: of every piece those by rows, then those by keys. */
-typedef struct ota_ring_pair_round {
-    ota_ring_block_visit *rows, *keys; /* or NULL */
+/* Of every block, each or NULL. Those that are merged are told to one thread. */
+typedef struct ota_ring_visits {
+    ota_ring_block_visit *form, *formed, *rows, *keys, *merge;
     void *context;
+} ota_ring_visits;
+void ota_ring_visit_blocks(ota_ring_device *ring, const ota_ring_piece *piece,
+                           const ota_ring_visits *visits);
+/* A message round of blocks of the unit at work. */
+typedef struct ota_ring_pair_round {
+    ota_ring_visits visits;
     bool with_values;
     const ota_tangents *tangents; /* of keys and values, which come with them, or NULL */
     const char *step;
@@ -181,13 +184,9 @@ typedef struct ota_ring_sums {
     double *slopes;       /* [keys] of all: of w besides, or NULL */
 } ota_ring_sums;
 bool ota_ring_sum_pairs(ota_ring_device *ring, ota_ring_sums *sums, const char *step);
-/* Visits of it. */
-void ota_ring_sum_by_rows(const ota_ring_block *b, void *sums);
+/* Visits of it: the number in the place of the weights, and its sums by keys. */
+void ota_ring_form_number(const ota_ring_block *b, void *sums);
 void ota_ring_sum_by_keys(const ota_ring_block *b, void *sums);
-
-/* `merge` is told of every block once it was visited, by one thread and in order; it has no scratch. */
-void ota_ring_by_sides(ota_ring_device *ring, const ota_ring_piece *piece,
-                       ota_ring_block_visit *visit, ota_ring_block_visit *merge, void *context);
 /* The parameters of a head of the unit at work, its sink included. */
 ota_row_parameters ota_ring_parameters(const ota_ring_device *ring, int64_t head);
 /* The mass of row k of the unit at work. */

@@ -5,7 +5,7 @@
  *     diagonal  sum_(i - j = d) G_ij               relative biases; inside the scale of what went through the softcap
  *
  * and of a row's sink, one more key, G = -w a / tau once all pieces have come by. Rows have their own sums; keys and diagonals
- * are added up block after block (ota_ring_by_sides). */
+ * are added up block after block (ota_ring_visits.merge). */
 #include <math.h>
 #include <string.h>
 
@@ -23,9 +23,9 @@ typedef struct side_sums {
 } side_sums;
 
 struct ota_ring_parameter_sums {
-    int64_t line; /* numbers of a diagonal line */
-    double *rows; /* [rows of the unit][OTA_ROW_SUMS] */
-    side_sums sides[OTA_RING_SIDES];
+    int64_t line;     /* numbers of a diagonal line */
+    double *rows;     /* [rows of the unit][OTA_ROW_SUMS] */
+    side_sums *sides; /* [threads] */
 };
 
 bool ota_ring_wants_parameters(const ota_resolved *r, const ota_gradients *want) {
@@ -41,10 +41,13 @@ void ota_ring_lay_out_parameters(ota_ring_device *ring, ota_arena *arena) {
     ota_ring_parameter_sums *to = ota_arena_take(arena, 1, sizeof *to);
     ota_ring_parameter_sums p = {.line = ring->room + OTA_RING_ROWS};
     p.rows = ota_ring_numbers(arena, ota_ring_row_count(ring), OTA_ROW_SUMS);
-    for (int s = 0; s < OTA_RING_SIDES; s++) {
-        p.sides[s].columns = ota_ring_numbers(arena, ring->room, 1);
+    const int sides = ota_pool_threads(ring->pool);
+    p.sides = ota_arena_take(arena, (size_t)sides, sizeof *p.sides);
+    for (int s = 0; s < sides; s++) {
+        side_sums side = {.columns = ota_ring_numbers(arena, ring->room, 1)};
         for (int k = 0; k < PLACES * HALVES; k++)
-            p.sides[s].lines[k / HALVES][k % HALVES] = ota_ring_numbers(arena, p.line, 1);
+            side.lines[k / HALVES][k % HALVES] = ota_ring_numbers(arena, p.line, 1);
+        if (to != NULL) p.sides[s] = side;
     }
     if (to != NULL) *to = p;
     ring->backward.parameter_sums = to;

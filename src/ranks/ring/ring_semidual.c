@@ -44,9 +44,10 @@ bool ota_ring_load(ota_head *head) {
     ota_ring_device *ring = head->host.place;
     ota_ring_pairs *p = ring->pairs;
     ota_ring_sums used = {.number = OTA_RING_ALLOWED, .keys = ring->columns.local};
-    const ota_ring_pair_round pair_round = {.rows = find_row_range,
-                                            .keys = ota_ring_sum_by_keys,
-                                            .context = &used,
+    const ota_ring_pair_round pair_round = {.visits = {.form = ota_ring_form_number,
+                                                       .rows = find_row_range,
+                                                       .keys = ota_ring_sum_by_keys,
+                                                       .context = &used},
                                             .step = "passing keys on for the range of the scores"};
     double low = INFINITY, high = -INFINITY;
     bool finite = true;
@@ -180,8 +181,7 @@ static void find_top(const ota_ring_block *b, void *context) {
 
 static void find_tops(ota_coupled *state, double *top) {
     ota_ring_sums sums = {.head = state->head, .keys = top};
-    const ota_ring_pair_round pair_round = {.keys = find_top,
-                                            .context = &sums,
+    const ota_ring_pair_round pair_round = {.visits = {.keys = find_top, .context = &sums},
                                             .step =
                                                 "passing keys on for a column update of Newton"};
     for (int64_t j = 0; j < state->head->columns; j++) top[j] = -INFINITY;
@@ -218,7 +218,6 @@ void ota_ring_lay_out_passes(ota_passes *passes, ota_arena *arena, bool kernel) 
 
 static void add_row_statistics(const ota_ring_block *b, void *context) {
     (void)context;
-    ota_ring_weigh(b);
     ota_ring_add_statistics(b);
 }
 
@@ -227,9 +226,10 @@ void ota_ring_final_pass(ota_passes *passes) {
     ota_ring_device *ring = head->host.place;
     const ota_ring_pairs *p = ring->pairs;
     ota_ring_sums sums = {.keys = passes->column};
-    const ota_ring_pair_round pair_round = {.rows = add_row_statistics,
-                                            .keys = ota_ring_sum_by_keys,
-                                            .context = &sums,
+    const ota_ring_pair_round pair_round = {.visits = {.form = ota_ring_form_number,
+                                                       .rows = add_row_statistics,
+                                                       .keys = ota_ring_sum_by_keys,
+                                                       .context = &sums},
                                             .step = "passing keys on for the sums of the plan"};
     find_rows(head, head->tau);
     memset(passes->column, 0, (size_t)head->columns * sizeof *passes->column);

@@ -25,17 +25,15 @@ void ota_ring_add_statistics(const ota_ring_block *b) {
         ota_add_statistics(b->in.weights + k * b->in.stride, b->in.keys, &p->sums[b->at + k]);
 }
 
-static void add_row_statistics(const ota_ring_block *b, void *context) {
+static void fit_weights(const ota_ring_block *b, void *context) {
     (void)context;
     ota_ring_fit_weights(b);
-    ota_ring_add_statistics(b);
 }
 
 static void sum_columns(const ota_ring_block *b, void *context) {
     const ota_ring_pairs *p = b->ring->pairs;
     double *sums = p->columns + b->in.head * b->ring->room + b->in.key;
     (void)context;
-    ota_ring_fit_weights(b);
     for (int64_t k = 0; k < b->in.rows; k++) {
         for (int64_t j = 0; j < b->in.keys; j++) sums[j] += b->in.weights[k * b->in.stride + j];
     }
@@ -50,10 +48,8 @@ static ota_block all_keys(const ota_ring_device *ring, int64_t keys) {
 }
 
 /* Coupled columns: a unit is one head. */
-static void add_masked(const ota_ring_block *b, void *context) {
+static void add_masked(const ota_ring_block *b) {
     const ota_block keys = all_keys(b->ring, b->in.keys);
-    (void)context;
-    ota_ring_fit_weights(b);
     for (int64_t k = 0; k < b->in.rows; k++)
         b->ring->pairs->sums[b->at + k].masked += ota_block_masked(
             &keys, b->in.first + k, b->piece->first + b->in.key, b->in.weights + k * b->in.stride);
@@ -77,15 +73,23 @@ typedef struct wishes {
     bool rows, columns, masked;
 } wishes;
 
+static void measure_rows(const ota_ring_block *b, void *context) {
+    const wishes *wanted = context;
+    if (wanted->rows) ota_ring_add_statistics(b);
+    if (wanted->masked) add_masked(b);
+}
+
 static void measure_piece(ota_ring_device *ring, const ota_ring_piece *piece, void *context) {
     const wishes *wanted = context;
     ota_ring_pairs *p = ring->pairs;
+    const ota_ring_visits visits = {.form = fit_weights,
+                                    .rows = measure_rows,
+                                    .keys = wanted->columns ? sum_columns : NULL,
+                                    .context = context};
     ota_ring_pairs_load(ring, piece, false);
-    if (wanted->rows) ota_ring_by_rows(ring, piece, add_row_statistics, NULL);
-    if (wanted->masked) ota_ring_by_rows(ring, piece, add_masked, NULL);
-    if (!wanted->columns) return;
     memset(p->columns, 0, (size_t)(ring->group * ring->room) * sizeof *p->columns);
-    ota_ring_by_keys(ring, piece, sum_columns, NULL);
+    ota_ring_visit_blocks(ring, piece, &visits);
+    if (!wanted->columns) return;
     for (int64_t k = 0; k < ring->group * piece->count; k++) {
         const int64_t head = k / piece->count, j = k % piece->count;
         ota_put(&ring->run->arrays->receiver, ring->unit.batch, ring->unit.head + head,

@@ -164,7 +164,7 @@ static void move_rows(const ota_ring_block *b, void *context) {
 
 static ota_ring_pair_round pair_round_of(motion *m) {
     return (ota_ring_pair_round){
-        .context = m, .tangents = m->tangents, .step = "passing keys and their tangents on"};
+        .visits.context = m, .tangents = m->tangents, .step = "passing keys and their tangents on"};
 }
 
 static void put_rows(ota_plan *plan, void *context) {
@@ -194,7 +194,7 @@ static bool move(ota_ring_device *ring, motion *m) {
     const int64_t rows = ota_ring_row_count(ring);
     const size_t bytes = (size_t)(rows * ring->values_width) * sizeof(double);
     ota_ring_pair_round pair_round = pair_round_of(m);
-    pair_round.rows = move_rows;
+    pair_round.visits.rows = move_rows;
     pair_round.with_values = true;
     memset(ring->pairs->slope, 0, (size_t)rows * sizeof(double));
     memset(ring->pairs->mean, 0, (size_t)rows * sizeof(double));
@@ -221,10 +221,12 @@ static void sum_rows(const ota_ring_block *b, void *context) {
     }
 }
 
+static void form_pairs(const ota_ring_block *b, void *context) { form(b, context); }
+
 static void sum_keys(const ota_ring_block *b, void *context) {
     const ota_ring_adjoint *s = b->ring->backward.adjoint;
     const ota_block_key_sums sums = {s->own_columns, s->own_sums, s->right, s->terms};
-    form(b, context);
+    (void)context;
     ota_ring_add_key_sums(b, &sums);
 }
 
@@ -238,8 +240,9 @@ static bool sum_pairs(ota_ring_device *ring, motion *m) {
     for (int64_t i = 0; i < r->queries; i++)
         s->row_right[i] = rest_of_row(m, i, &ring->pairs->slope[i]);
     for (int k = 0; k < (s->own_columns != NULL ? 4 : 3); k++) memset(columns[k], 0, bytes);
-    rows.rows = sum_rows;
-    keys.keys = sum_keys;
+    rows.visits.rows = sum_rows;
+    keys.visits.form = form_pairs;
+    keys.visits.keys = sum_keys;
     for (int64_t i = 0; i < r->queries && ota_ring_is_steep(ring); i++) {
         begin_centre(m, i);
         ring->pairs->slope[i] = ring->pairs->mean[i] = 0.0;

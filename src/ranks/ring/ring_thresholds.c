@@ -195,8 +195,8 @@ static bool count_searched(ota_ring_device *ring, double *left) {
 }
 
 bool ota_ring_search_rows(ota_ring_device *ring, const ota_ring_search *search) {
-    const ota_ring_pair_round meets = {.rows = search->meet, .step = search->meeting},
-                              sums = {.rows = search->sum, .step = search->summing};
+    const ota_ring_pair_round meets = {.visits.rows = search->meet, .step = search->meeting},
+                              sums = {.visits.rows = search->sum, .step = search->summing};
     double left;
     if (!ota_ring_visit_pairs(ring, &meets)) return false;
     for (int64_t k = 0; k < ota_ring_row_count(ring); k++) search->begin(ring, k);
@@ -299,12 +299,12 @@ bool ota_ring_attend_pairs(ota_ring_device *ring) {
     ota_ring_pairs *p = ring->pairs;
     if (ring->rule == OTA_RING_BY_BEST_KEY) {
         begin_rows(ring);
-        if (!ota_ring_visit_pairs(ring, &(ota_ring_pair_round){.rows = take_best,
+        if (!ota_ring_visit_pairs(ring, &(ota_ring_pair_round){.visits.rows = take_best,
                                                                .with_values = true,
                                                                .step = "passing keys on"}))
             return false;
     } else if (!ota_ring_find_thresholds(ring) ||
-               !ota_ring_visit_pairs(ring, &(ota_ring_pair_round){.rows = finish_rows,
+               !ota_ring_visit_pairs(ring, &(ota_ring_pair_round){.visits.rows = finish_rows,
                                                                   .with_values = true,
                                                                   .step = "passing keys on"})) {
         return false;
