@@ -22,14 +22,30 @@ void ota_block_form_upstream(const ota_block *b, const double *out_grad, int64_t
     for (int64_t k = 0; k < b->rows; k++) ota_block_drop(b, k, b->slopes + k * b->stride);
 }
 
+/* Slopes of pairs [first, first + count) of row k, CHUNK at most. */
+enum { CHUNK = 64 };
+static void find_slopes(const ota_block *b, int64_t k, int64_t first, int64_t count, double *w) {
+    const bool are_weights =
+        b->rule.custom == NULL && !b->rule.regulariser->tsallis && !b->rule.regulariser->capped;
+    if (are_weights)
+        memcpy(w, b->weights + k * b->stride + first, (size_t)count * sizeof *w);
+    else
+        for (int64_t j = 0; j < count; j++) w[j] = ota_block_slope(b, k, first + j);
+}
+
 void ota_block_add_slopes(const ota_block *b, int64_t k, const double *beside, const bool *shut,
                           double *total, double *sum) {
-    const double *weights = b->weights + k * b->stride, *u = b->slopes + k * b->stride;
-    for (int64_t j = 0; j < b->keys; j++) {
-        if (!(weights[j] > 0.0) || (shut != NULL && shut[j])) continue;
-        const double w = ota_block_slope(b, k, j);
-        *total += w;
-        *sum += w * (beside != NULL ? u[j] - beside[j] : u[j]);
+    const double *u = b->slopes + k * b->stride;
+    double w[CHUNK];
+    for (int64_t first = 0; first < b->keys; first += CHUNK) {
+        const int64_t end = ota_int_min(first + CHUNK, b->keys);
+        find_slopes(b, k, first, end - first, w);
+        for (int64_t j = first; j < end; j++) {
+            const double slope = w[j - first];
+            if (!(slope > 0.0) || (shut != NULL && shut[j])) continue;
+            *total += slope;
+            *sum += slope * (beside != NULL ? u[j] - beside[j] : u[j]);
+        }
     }
 }
 
@@ -57,52 +73,72 @@ double ota_block_centre(const ota_block *b, int64_t k, const bool *shut, double 
 
 void ota_block_add_key_sums(const ota_block *b, const double *a, int64_t first,
                             const ota_block_key_sums *to) {
-    for (int64_t k = 0; k < b->rows; k++) {
-        const double *weights = b->weights + k * b->stride, *u = b->slopes + k * b->stride;
-        for (int64_t j = 0; j < b->keys; j++) {
-            if (!(weights[j] > 0.0)) continue;
-            const double w = ota_block_slope(b, k, j);
-            if (to->moved != NULL) to->moved[first + j] += w * (u[j] - a[k]);
-            if (to->sizes != NULL) to->sizes[first + j] += w * (fabs(u[j]) + fabs(a[k]));
-            if (to->slopes != NULL) to->slopes[first + j] += w;
-            if (to->weights != NULL) to->weights[first + j] += weights[j];
+    double w[CHUNK];
+    for (int64_t at = 0; at < b->rows; at++) {
+        const double mean = a[at], size = fabs(mean);
+        for (int64_t begin = 0; begin < b->keys; begin += CHUNK) {
+            const int64_t count = ota_int_min(CHUNK, b->keys - begin), key = first + begin;
+            const double *u = b->slopes + at * b->stride + begin;
+            find_slopes(b, at, begin, count, w);
+            for (int64_t j = 0; j < count && to->moved != NULL; j++) {
+                const double moved = w[j] * (u[j] - mean);
+                to->moved[key + j] += w[j] > 0.0 ? moved : 0.0;
+            }
+            for (int64_t j = 0; j < count && to->sizes != NULL; j++) {
+                const double sizes = w[j] * (fabs(u[j]) + size);
+                to->sizes[key + j] += w[j] > 0.0 ? sizes : 0.0;
+            }
+            for (int64_t j = 0; j < count && to->slopes != NULL; j++) to->slopes[key + j] += w[j];
+            for (int64_t j = 0; j < count && to->weights != NULL; j++)
+                to->weights[key + j] += b->weights[at * b->stride + begin + j];
         }
     }
+}
+
+/* NaN on the pairs that a row without a finite mean may use. */
+static void spoil(const ota_block *b, int64_t k, double *to) {
+    const double *s = b->scores + k * b->stride;
+    double *weights = b->weights + k * b->stride;
+    for (int64_t j = 0; j < b->keys; j++)
+        to[j] = weights[j] = s[j] <= -INFINITY ? 0.0 : (double)NAN;
 }
 
 void ota_block_apply_slopes(const ota_block *b, int64_t k, double a, const double *beside,
                             bool finite, double *to) {
-    const double rate = 1.0 / b->rule.tau;
-    const double *s = b->scores + k * b->stride, *u = b->slopes + k * b->stride;
-    double *weights = b->weights + k * b->stride;
-    for (int64_t j = 0; j < b->keys; j++) {
-        if (!finite)
-            to[j] = weights[j] = s[j] <= -INFINITY ? 0.0 : (double)NAN;
-        else
-            to[j] = weights[j] > 0.0 ? ota_block_slope(b, k, j) * rate *
-                                           (u[j] - a - (beside != NULL ? beside[j] : 0.0))
-                                     : 0.0;
+    const double rate = 1.0 / b->rule.tau, *u = b->slopes + k * b->stride;
+    double w[CHUNK];
+    if (!finite) {
+        spoil(b, k, to);
+        return;
+    }
+    for (int64_t begin = 0; begin < b->keys; begin += CHUNK) {
+        const int64_t count = ota_int_min(CHUNK, b->keys - begin);
+        find_slopes(b, k, begin, count, w);
+        for (int64_t j = 0; j < count; j++) {
+            const double other = beside != NULL ? beside[begin + j] : 0.0,
+                         moved = w[j] * rate * (u[begin + j] - a - other);
+            to[begin + j] = w[j] > 0.0 ? moved : 0.0;
+        }
     }
 }
 
-void ota_block_find_softcap_slopes(const ota_block *b) {
-    for (int64_t k = 0; k < b->rows; k++) {
-        const ota_block_softcap of = ota_block_softcap_of(b, k);
-        double *raw = b->raw + k * b->stride;
-        for (int64_t j = 0; j < b->keys; j++) {
-            const double tanh_y =
-                of.softcap != NULL ? tanh(ota_block_softcap_argument(b, &of, raw[j], j)) : 0.0;
-            raw[j] = (1.0 - tanh_y) * (1.0 + tanh_y);
-        }
+/* g times 1 - tanh^2 of the softcap of row k. */
+static void go_through_softcap(const ota_block *b, const ota_block_softcap *of, int64_t k,
+                               double *g) {
+    const double *raw = b->raw + k * b->stride;
+    for (int64_t j = 0; j < b->keys; j++) {
+        if (!(g[j] < 0.0) && !(g[j] > 0.0)) continue;
+        const double tanh_y = tanh(ota_block_softcap_argument(b, of, raw[j], j));
+        g[j] *= (1.0 - tanh_y) * (1.0 + tanh_y);
     }
 }
 
 void ota_block_go_through(const ota_block *b) {
     for (int64_t k = 0; k < b->rows; k++) {
+        const ota_block_softcap of = ota_block_softcap_of(b, k);
         double *g = b->slopes + k * b->stride;
-        const double *slope = b->raw + k * b->stride;
-        for (int64_t j = 0; j < b->keys; j++)
-            g[j] = g[j] < 0.0 || g[j] > 0.0 ? g[j] * b->problem->scale * slope[j] : g[j];
+        for (int64_t j = 0; j < b->keys; j++) g[j] *= b->problem->scale;
+        if (of.softcap != NULL) go_through_softcap(b, &of, k, g);
     }
 }
 

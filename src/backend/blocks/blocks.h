@@ -28,7 +28,7 @@ typedef struct ota_block {
     double *scores;
     double *weights;       /* P */
     double *slopes;        /* U, then dL/dS, then dL/dZ */
-    double *raw;           /* Z, then 1 - tanh^2 of a softcap */
+    double *raw;           /* Z */
     const double *f;       /* [rows], where they are known */
     const ota_edge *edges; /* [rows], beside f, of orders above 2; or NULL */
     const double *g;       /* [keys], or NULL: 0 */
@@ -132,8 +132,7 @@ void ota_block_add_key_sums(const ota_block *b, const double *a, int64_t first,
  * pairs of a row that is not `finite`, whose weights become so, too. */
 void ota_block_apply_slopes(const ota_block *b, int64_t k, double a, const double *beside,
                             bool finite, double *to);
-/* 1 - tanh^2 y into `raw`, 1 without a softcap; then dL/dS -> dL/dZ. */
-void ota_block_find_softcap_slopes(const ota_block *b);
+/* dL/dS -> dL/dZ. */
 void ota_block_go_through(const ota_block *b);
 
 /* Derivatives of a row that many pairs share, from dL/dS in `slopes` (Z in `raw`): added to sums[OTA_ROW_SUMS]. */

@@ -148,19 +148,13 @@ static ota_status create(ota_plan *plan, ota_ring_device **device, ota_error *er
     ring->stride = (r->keys + 15) / 16 * 16;
     measure_shares(ring);
     ring->has_softcap = has_softcap(r);
-    ring->pair_gradients =
-        ring->rule != OTA_RING_BY_LSE || r->problem.dropout > 0.0 || ring->has_softcap;
-    const bool reverses = ring->gradients && !ring->coupled && !ring->pair_gradients;
+    ring->pair_gradients = ring->coupled || ring->rule != OTA_RING_BY_LSE ||
+                           r->problem.dropout > 0.0 || ring->has_softcap;
+    const bool reverses = ring->gradients && !ring->pair_gradients;
     const int64_t values_width = ring->rule != OTA_RING_BY_LSE ? 0 : ring->values_width;
     TRY(open_plan(ring, values_width, reverses, &ring->plans.forward, error));
-    if (!ring->coupled) ring->plans.backward = ring->plans.forward;
     if (!ring->coupled || ring->newton != NULL) return OTA_OK;
-    TRY(open_plan(ring, 1, !ring->has_softcap, &ring->plans.sums, error));
-    if (!ring->gradients || ring->pair_gradients) return OTA_OK;
-    TRY(open_plan(ring, ring->values_width + 1, true, &ring->plans.backward, error));
-    return r->settings.stop.fixed
-               ? open_plan(ring, OTA_RING_UNROLLED, true, &ring->plans.rounds, error)
-               : OTA_OK;
+    return open_plan(ring, 1, !ring->has_softcap, &ring->plans.sums, error);
 }
 
 ota_status ota_ring_open(ota_plan *plan, ota_error *error) {
@@ -183,8 +177,6 @@ static void close_ring(ota_ring_device *ring) {
     if (ring == NULL) return;
     ota_plan_free(ring->plans.forward);
     ota_plan_free(ring->plans.sums);
-    ota_plan_free(ring->plans.rounds);
-    if (ring->plans.backward != ring->plans.forward) ota_plan_free(ring->plans.backward);
     free(ring);
 }
 
@@ -233,9 +225,11 @@ static void lay_out(ota_ring_device *ring, ota_arena *a) {
         ring->messages.send_sums = ota_arena_take_rows(a, ring->share, both, sizeof(double));
         ring->messages.receive_sums = ota_arena_take_rows(a, ring->share, both, sizeof(double));
         ring->backward.query_sums = ota_ring_numbers(a, 1, rows * r->width);
-        ring->backward.piece_queries = ota_ring_numbers(a, 1, rows * r->width);
-        ring->backward.piece_keys = ota_ring_numbers(a, 1, ring->room * r->width);
-        ring->backward.piece_values = ota_ring_numbers(a, 1, ring->room * (ring->values_width + 1));
+        if (!ring->pair_gradients) {
+            ring->backward.piece_queries = ota_ring_numbers(a, 1, rows * r->width);
+            ring->backward.piece_keys = ota_ring_numbers(a, 1, ring->room * r->width);
+            ring->backward.piece_values = ota_ring_numbers(a, 1, ring->room * ring->values_width);
+        }
         ring->backward.totals = ota_ring_numbers(a, 1, ring->share * both);
     }
     if (ring->coupled) lay_out_rounds(ring, a);

@@ -64,11 +64,9 @@ typedef enum ota_ring_rule {
 
 /* Plans of this library for a piece, made with the device. */
 typedef struct ota_ring_plans {
-    ota_plan *forward;  /* softmax of a piece, its weights applied to the values; backward */
-    ota_plan *sums;     /* coupled: lse of rows and sums of columns of a piece */
-    ota_plan *backward; /* gradients of a piece: `forward`; coupled: of one value more */
-    ota_plan *rounds;   /* of fixed rounds: gradients of a piece with two values, of one round */
-    size_t bytes;       /* of all */
+    ota_plan *forward; /* softmax of a piece, its weights applied to the values; its gradients */
+    ota_plan *sums;    /* coupled: lse of rows and sums of columns of a piece */
+    size_t bytes;      /* of both */
 } ota_ring_plans;
 
 /* Messages, which a message round fills and exchanges (ring.c). */
@@ -132,7 +130,7 @@ struct ota_device {
     const ota_solver *newton; /* finds coupled columns (ring_semidual.c); NULL: rounds do */
     bool coupled, gradients;
     bool has_softcap;    /* tiles of `plans.sums` do not know it */
-    bool pair_gradients; /* tiles do not know them (ring_pair_gradients.c) */
+    bool pair_gradients; /* tiles of `plans.forward` do not know them (ring_pair_gradients.c) */
     /* memory, by who writes it */
     ota_ring_plans plans;
     ota_ring_messages messages;
@@ -223,10 +221,6 @@ ota_status ota_ring_check_tangents(const ota_plan *plan, const ota_tangents *tan
                                    ota_error *error);
 ota_status ota_ring_jvp(ota_plan *plan, const ota_arrays *arrays, const ota_tangents *tangents,
                         ota_result *found);
-/* Gradients of a piece by `plan`, whose lse, values, outputs and upstream are given: those of queries into query_sums, those
- * of keys and of the first `values` of its values into the sums of the piece; values stay in piece_values. False: failed. */
-bool ota_ring_reverse(ota_ring_device *ring, const ota_ring_piece *piece, ota_plan *plan,
-                      const ota_arrays *arrays, const ota_array *upstream, int64_t values);
 /* lse and outputs of the unit as forward wrote them, or found again at the g at hand; false: the communicator failed. */
 bool ota_ring_find_rows(ota_ring_device *ring, const ota_arrays *arrays, bool solved);
 /* Does this backward go pair by pair? */

@@ -4,7 +4,8 @@
  *
  *     P_ij = mu_i exp(S_ij / t - l_i),  dS_ij = P_ij (out_grad_i . (V_j - out_i / mu_i)) / t
  *
- * What tiles do not know takes the same message round pair by pair (ring_pair_gradients.c). */
+ * What tiles do not know, coupled columns, entmax, a softcap, dropout and parameters, takes the same message round pair by pair
+ * (ring_pair_gradients.c). */
 #include <float.h>
 #include <math.h>
 #include <string.h>
@@ -47,42 +48,31 @@ static void add(double *to, const double *from, int64_t count) {
     for (int64_t k = 0; k < count; k++) to[k] += from[k];
 }
 
-bool ota_ring_reverse(ota_ring_device *ring, const ota_ring_piece *piece, ota_plan *plan,
-                      const ota_arrays *arrays, const ota_array *upstream, int64_t values) {
-    const ota_resolved *r = ring->resolved;
-    const int64_t width = r->width, wide = plan->values_width;
-    if (ring->coupled) ota_ring_bias(ring, piece);
-    ota_ring_place(ring, piece, ring->coupled, plan);
-    ota_gradients want = {.size = sizeof want, .solved = 1, .out_grad = *upstream};
+/* Tiles of the piece's plan. */
+static void reverse_piece(ota_ring_device *ring, const ota_ring_piece *piece, void *context) {
+    const int64_t width = ring->resolved->width, wide = ring->values_width;
+    ota_plan *plan = ring->plans.forward;
+    const ota_array *out_grad = context;
+    ota_ring_place(ring, piece, false, plan);
+    const ota_arrays arrays = {.size = sizeof arrays,
+                               .values = ota_ring_values(ring),
+                               .out = ota_ring_rows(ring, ring->rows.out, wide),
+                               .lse = ota_ring_lse(ring, ring->rows.lse)};
+    ota_gradients want = {.size = sizeof want, .solved = 1, .out_grad = *out_grad};
     want.queries = ota_ring_rows(ring, ring->backward.piece_queries, width);
     want.keys = ota_array_of(ring->backward.piece_keys, OTA_F64, 1, 1, ring->room, width);
     want.values = ota_array_of(ring->backward.piece_values, OTA_F64, 1, 1, ring->room, wide);
-    const ota_status status = ota_backward(plan, arrays, &want, NULL, NULL);
+    const ota_status status = ota_backward(plan, &arrays, &want, NULL, NULL);
     if (status < OTA_OK) {
         ring->failed = status;
-        return false;
+        return;
     }
     add(ring->backward.query_sums, ring->backward.piece_queries, ota_ring_row_count(ring) * width);
     for (int64_t j = 0; j < piece->count; j++) {
-        double *sums = piece->sums + j * (width + values);
+        double *sums = piece->sums + j * (width + wide);
         add(sums, ring->backward.piece_keys + j * width, width);
-        add(sums + width, ring->backward.piece_values + j * wide, values);
+        add(sums + width, ring->backward.piece_values + j * wide, wide);
     }
-    return true;
-}
-
-/* What U and the outputs are for the piece: the caller's, or with the multipliers of coupled columns. */
-static void reverse_piece(ota_ring_device *ring, const ota_ring_piece *piece, void *context) {
-    const bool coupled = ring->coupled;
-    ota_arrays arrays = {.size = sizeof arrays};
-    const ota_array *out_grad = context;
-    arrays.values = coupled ? ota_ring_advantages(ring, piece) : ota_ring_values(ring);
-    arrays.out =
-        coupled ? ota_ring_outputs(ring) : ota_ring_rows(ring, ring->rows.out, ring->values_width);
-    arrays.lse = ota_ring_lse(ring, ring->rows.lse);
-    const ota_array upstream = coupled ? ota_ring_upstream(ring) : *out_grad;
-    (void)ota_ring_reverse(ring, piece, ring->plans.backward, &arrays, &upstream,
-                           ring->values_width);
 }
 
 bool ota_ring_go_home(ota_ring_device *ring, const ota_message_round *message_round) {

@@ -103,74 +103,25 @@ static ota_status keep_round(ota_ring_device *ring, const ota_head *head, int64_
     return OTA_OK;
 }
 
-static void reverse_last(ota_ring_device *ring, const ota_ring_piece *piece, void *context) {
-    const ota_ring_adjoint *s = ring->backward.adjoint;
-    const int64_t width = ring->values_width, wide = width + 1;
-    ota_arrays arrays = {.size = sizeof arrays};
-    (void)context;
-    arrays.values = ota_ring_advantages(ring, piece);
-    arrays.out = ota_ring_outputs(ring);
-    arrays.lse = ota_ring_lse(ring, ring->rows.lse);
-    const ota_array upstream = ota_ring_upstream(ring);
-    if (!ota_ring_reverse(ring, piece, ring->plans.backward, &arrays, &upstream, width)) return;
-    ota_ring_weigh_values(ring, piece);
-    for (int64_t j = 0; j < piece->count; j++)
-        s->right[piece->first + j] -= ring->backward.piece_values[j * wide + width];
-}
-
 /* One message round pair by pair: dS = P (U - a - b) / t, a in `mean` at the lse at hand. */
 static bool pull_pairs(ota_ring_device *ring, ota_ring_pull *pull) {
     ota_ring_take_potentials(ring);
     return ota_ring_pull_pairs(ring, pull);
 }
 
-static bool reverse_plan_by_pairs(ota_ring_device *ring, const ota_gradients *want) {
-    const ota_ring_adjoint *s = ring->backward.adjoint;
-    ota_ring_pull pull = {.out_grad = &want->out_grad, .keys.moved = s->right};
-    for (int64_t i = 0; i < ring->resolved->queries; i++)
-        ring->pairs->mean[i] = s->den[i] > 0.0 ? s->row_right[i] / s->den[i] : 0.0;
-    return pull_pairs(ring, &pull);
-}
-
 /* t g' of the plan that is returned, in `right`. */
 static ota_status reverse_plan(ota_ring_device *ring, const ota_gradients *want) {
-    ota_ring_adjoint *s = ring->backward.adjoint;
+    const ota_ring_adjoint *s = ring->backward.adjoint;
     const ota_resolved *r = ring->resolved;
-    const int64_t width = ring->values_width, wide = width + 1;
-    const ota_message_round message_round = {.with_values = true,
-                                             .sum_width = r->width + width,
-                                             .visit = reverse_last,
-                                             .step = "passing keys and their gradients on"};
-    memset(s->b, 0, (size_t)r->keys * sizeof *s->b);
+    ota_ring_pull pull = {.out_grad = &want->out_grad, .keys.moved = s->right};
     memset(s->right, 0, (size_t)r->keys * sizeof *s->right);
-    memset(s->product, 0, (size_t)r->queries * sizeof *s->product);
-    s->beside = s->b;
-    ota_ring_set_upstream(ring, want, 0.0);
-    ota_ring_set_rows(ring);
+    ota_ring_set_rows(ring, want);
     for (int64_t i = 0; i < r->queries; i++)
-        s->upstream[i * wide + width] = s->den[i] > 0.0 ? s->row_right[i] / s->den[i] : 0.0;
-    if (!(ota_ring_goes_by_pairs(ring) ? reverse_plan_by_pairs(ring, want)
-                                       : ota_ring_go_home(ring, &message_round)) ||
+        ring->pairs->mean[i] = s->den[i] > 0.0 ? s->row_right[i] / s->den[i] : 0.0;
+    if (!pull_pairs(ring, &pull) ||
         !ota_ranks_sum(&r->settings, s->right, r->keys, NULL, 0, "the last round's gradient"))
         return OTA_ECOMM;
     return ota_interrupted_together(&r->settings);
-}
-
-static void reverse_piece(ota_ring_device *ring, const ota_ring_piece *piece, void *context) {
-    const ota_ring_adjoint *s = ring->backward.adjoint;
-    const double *tau = context;
-    ota_arrays arrays = {.size = sizeof arrays};
-    for (int64_t j = 0; j < ring->room; j++) {
-        s->values[2 * j] = j < piece->count ? -*tau * s->x[piece->first + j] : 0.0;
-        s->values[2 * j + 1] = 0.0;
-    }
-    arrays.values = ota_array_of(s->values, OTA_F64, 1, 1, ring->room, OTA_RING_UNROLLED);
-    arrays.out = ota_ring_rows(ring, s->outputs, OTA_RING_UNROLLED);
-    arrays.lse = ota_ring_lse(ring, ring->rows.lse);
-    const ota_array upstream = ota_ring_rows(ring, s->upstream, OTA_RING_UNROLLED);
-    if (!ota_ring_reverse(ring, piece, ring->plans.rounds, &arrays, &upstream, 0)) return;
-    for (int64_t j = 0; j < piece->count; j++)
-        s->sums[piece->first + j] = ring->backward.piece_values[2 * j + 1];
 }
 
 /* What a key's update in a round passes on: y, g' of what it began from, the target and the rule's parameters. */
@@ -186,12 +137,11 @@ static void pull(const ota_head *head, const ota_ring_adjoint *s, int64_t j, dou
         sums->parameters[p] += update->by_parameter[p] * after;
 }
 
-/* a = -t z, b = t y: P^T z is left in `sums`. */
-static bool reverse_round_by_pairs(ota_ring_device *ring, const ota_head *head) {
+/* a = -t z, b = t y, -z in `product`: P^T z is left in `sums`. */
+static bool pull_round(ota_ring_device *ring, const ota_head *head) {
     const ota_ring_adjoint *s = ring->backward.adjoint;
     ota_ring_pull pull = {.b = s->b, .keys.moved = s->sums};
-    for (int64_t i = 0; i < head->rows; i++)
-        ring->pairs->mean[i] = -head->tau * s->upstream[2 * i + 1];
+    for (int64_t i = 0; i < head->rows; i++) ring->pairs->mean[i] = head->tau * s->product[i];
     for (int64_t j = 0; j < head->columns; j++) s->b[j] *= head->tau;
     if (!pull_pairs(ring, &pull)) return false;
     for (int64_t j = 0; j < head->columns; j++) s->sums[j] /= head->tau;
@@ -204,12 +154,6 @@ static ota_status reverse_round(ota_plan *plan, const ota_head *head, int64_t ro
     ota_ring_device *ring = plan->device;
     const ota_ring_adjoint *s = ring->backward.adjoint;
     const ota_settings *settings = &ring->resolved->settings;
-    double tau = head->tau;
-    const ota_message_round message_round = {.sum_width = ring->resolved->width,
-                                             .visit = reverse_piece,
-                                             .context = &tau,
-                                             .step =
-                                                 "passing keys and their gradients of a round on"};
     const double *sums = ring->backward.kept->sums + round * ring->stride;
     memcpy(ring->columns.g, ring->backward.kept->g + round * ring->stride,
            (size_t)head->columns * sizeof(double));
@@ -223,17 +167,12 @@ static ota_status reverse_round(ota_plan *plan, const ota_head *head, int64_t ro
     ota_ring_set_den(ring);
     if (!ota_ring_multiply(ring, s->b)) return OTA_ECOMM;
     for (int64_t i = 0; i < head->rows; i++) {
-        s->upstream[2 * i] = 1.0;
-        s->upstream[2 * i + 1] = s->den[i] > 0.0 ? s->product[i] / s->den[i] : 0.0;
-        s->outputs[2 * i] = -tau * s->product[i];
-        s->outputs[2 * i + 1] = 0.0;
-        found->row[i] -= tau * s->upstream[2 * i + 1];
-        s->product[i] = -s->upstream[2 * i + 1];
+        s->product[i] = s->den[i] > 0.0 ? -s->product[i] / s->den[i] : 0.0;
+        found->row[i] += head->tau * s->product[i];
     }
-    if (!ota_ring_take_round_limits(plan, NULL, s->product, s->b, tau, found)) return OTA_ECOMM;
-    if (!(ota_ring_goes_by_pairs(ring) ? reverse_round_by_pairs(ring, head)
-                                       : ota_ring_go_home(ring, &message_round)))
+    if (!ota_ring_take_round_limits(plan, NULL, s->product, s->b, head->tau, found))
         return OTA_ECOMM;
+    if (!pull_round(ring, head)) return OTA_ECOMM;
     if (round == 0) return OTA_OK;
     if (!ota_ranks_sum(settings, s->sums, head->columns, NULL, 0, "a reversed round"))
         return OTA_ECOMM;

@@ -6,9 +6,6 @@
 #include "ring.h"
 #include "solvers/derivatives/adjoint.h"
 
-/* Values of a plan that reverses one round. */
-enum { OTA_RING_UNROLLED = 2 };
-
 /* What is kept of every round for its reverse. */
 struct ota_ring_kept {
     double *g, *sums; /* [rounds][stride] where it began, and its column sums, of all ranks */

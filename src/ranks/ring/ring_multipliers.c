@@ -3,12 +3,9 @@
  *
  *     H x = c x - P^T z + extra x,    right_j = V_j . (P^T out_grad)_j - (P^T (u / mu))_j
  *
- * where P x is an output of values of width 1, and P^T z the gradient of such values; two message rounds a product. The last message round
- * takes the multipliers as one more value, dS = P (U - a - b) / t having
- *
- *     values [V, -b],  upstream [out_grad, 1],  outputs [out, -P b]
- *
- * Weights that are not their own slopes (Newton's) have w = P^(2 - alpha) in the place of P, and go pair by pair. */
+ * where P x is an output of values of width 1; two message rounds a product. The right side, and dS = P (U - a - b) / t in the last
+ * message round, come pair by pair (ring_pair_gradients.c). Weights that are not their own slopes (Newton's) have w = P^(2 - alpha)
+ * in the place of P. */
 #include <math.h>
 #include <string.h>
 
@@ -19,13 +16,10 @@
 #include "ring_semidual.h"
 
 void ota_ring_lay_out_adjoint(ota_ring_device *ring, ota_arena *arena) {
-    const int64_t rows = ring->resolved->queries, wide = ring->values_width + 1;
+    const int64_t rows = ring->resolved->queries;
     const bool fixed = ring->resolved->settings.stop.fixed;
     ota_ring_adjoint *to = ota_arena_take(arena, 1, sizeof *to);
     ota_ring_adjoint found = {
-        .upstream = ota_ring_numbers(arena, 1, rows * wide),
-        .outputs = ota_ring_numbers(arena, 1, rows * wide),
-        .values = ota_ring_numbers(arena, 1, ring->room * wide),
         .line = ota_ring_numbers(arena, 1, ring->room),
         .vectors = fixed ? NULL : ota_ring_numbers(arena, 1, OTA_ADJOINT_VECTORS * ring->stride),
         .held = ota_arena_take(arena, (size_t)ring->stride, 1)};
@@ -42,25 +36,6 @@ void ota_ring_lay_out_adjoint(ota_ring_device *ring, ota_arena *arena) {
     if (apart) found.own_columns = ota_ring_numbers(arena, 1, ring->stride);
     if (to != NULL) *to = found;
     ring->backward.adjoint = to;
-}
-
-ota_array ota_ring_upstream(const ota_ring_device *ring) {
-    return ota_ring_rows(ring, ring->backward.adjoint->upstream, ring->values_width + 1);
-}
-
-ota_array ota_ring_outputs(const ota_ring_device *ring) {
-    return ota_ring_rows(ring, ring->backward.adjoint->outputs, ring->values_width + 1);
-}
-
-ota_array ota_ring_advantages(ota_ring_device *ring, const ota_ring_piece *piece) {
-    const ota_ring_adjoint *s = ring->backward.adjoint;
-    const int64_t width = ring->values_width, wide = width + 1;
-    const double *values = ring->block.values;
-    for (int64_t j = 0; j < ring->room; j++) {
-        memcpy(s->values + j * wide, values + j * width, (size_t)width * sizeof *values);
-        s->values[j * wide + width] = j < piece->count ? -s->beside[piece->first + j] : 0.0;
-    }
-    return ota_array_of(s->values, OTA_F64, 1, 1, ring->room, wide);
 }
 
 /* ---- products ------------------------------------------------------------------------------------- */
@@ -122,55 +97,6 @@ static void apply(const ota_adjoint *system, const double *x, double *y) {
 
 /* ---- the right side ------------------------------------------------------------------------------- */
 
-void ota_ring_weigh_values(ota_ring_device *ring, const ota_ring_piece *piece) {
-    const ota_ring_adjoint *s = ring->backward.adjoint;
-    const int64_t width = ring->values_width, wide = width + 1;
-    const double *values = ring->block.values;
-    for (int64_t j = 0; j < piece->count; j++) {
-        double sum = 0.0, all = 0.0;
-        for (int64_t w = 0; w < width; w++) {
-            const double term = values[j * width + w] * ring->backward.piece_values[j * wide + w];
-            sum += term;
-            all += fabs(term);
-        }
-        s->right[piece->first + j] = sum;
-        s->terms[piece->first + j] = all;
-    }
-}
-
-static void weigh_piece(ota_ring_device *ring, const ota_ring_piece *piece, void *context) {
-    (void)context;
-    ota_ring_bias(ring, piece);
-    ota_ring_place(ring, piece, true, ring->plans.backward);
-    ota_arrays arrays = {.size = sizeof arrays};
-    arrays.values = ota_ring_advantages(ring, piece);
-    arrays.out = ota_ring_outputs(ring);
-    arrays.lse = ota_ring_lse(ring, ring->rows.lse);
-    ota_gradients want = {.size = sizeof want, .solved = 1, .out_grad = ota_ring_upstream(ring)};
-    want.values = ota_array_of(ring->backward.piece_values, OTA_F64, 1, 1, ring->room,
-                               ring->values_width + 1);
-    const ota_status status = ota_backward(ring->plans.backward, &arrays, &want, NULL, NULL);
-    if (status < OTA_OK)
-        ring->failed = status;
-    else
-        ota_ring_weigh_values(ring, piece);
-}
-
-void ota_ring_set_upstream(ota_ring_device *ring, const ota_gradients *want, double last) {
-    const ota_ring_adjoint *s = ring->backward.adjoint;
-    const ota_resolved *r = ring->resolved;
-    const int64_t width = ring->values_width, wide = width + 1;
-    for (int64_t i = 0; i < r->queries; i++) {
-        for (int64_t w = 0; w < width; w++) {
-            s->upstream[i * wide + w] =
-                ota_array_get(&want->out_grad, ring->unit.batch, ring->unit.head, i, w);
-            s->outputs[i * wide + w] = ring->rows.out[i * width + w];
-        }
-        s->upstream[i * wide + width] = last;
-        s->outputs[i * wide + width] = -s->product[i];
-    }
-}
-
 void ota_ring_set_den(ota_ring_device *ring) {
     const ota_ring_adjoint *s = ring->backward.adjoint;
     for (int64_t i = 0; i < ring->resolved->queries && ring->newton != NULL; i++) {
@@ -184,14 +110,16 @@ void ota_ring_set_den(ota_ring_device *ring) {
     }
 }
 
-void ota_ring_set_rows(ota_ring_device *ring) {
+void ota_ring_set_rows(ota_ring_device *ring, const ota_gradients *want) {
     const ota_ring_adjoint *s = ring->backward.adjoint;
-    const int64_t width = ring->values_width, wide = width + 1;
+    const ota_ring_unit *unit = &ring->unit;
+    const int64_t width = ring->values_width;
     ota_ring_set_den(ring);
     for (int64_t i = 0; i < ring->resolved->queries; i++) {
         s->row_right[i] = 0.0;
         for (int64_t w = 0; w < width; w++)
-            s->row_right[i] += s->upstream[i * wide + w] * ring->rows.out[i * width + w];
+            s->row_right[i] += ota_array_get(&want->out_grad, unit->batch, unit->head, i, w) *
+                               ring->rows.out[i * width + w];
     }
 }
 
@@ -208,37 +136,12 @@ static bool pull_right(ota_ring_device *ring, const ota_gradients *want) {
         ota_ring_set_den(ring);
         for (int64_t i = 0; i < ring->resolved->queries; i++) s->row_right[i] = mean[i] * s->den[i];
     } else {
-        ota_ring_set_upstream(ring, want, 0.0);
-        ota_ring_set_rows(ring);
+        ota_ring_set_rows(ring, want);
         ota_ring_take_potentials(ring);
         for (int64_t i = 0; i < ring->resolved->queries; i++)
             mean[i] = s->den[i] > 0.0 ? s->row_right[i] / s->den[i] : 0.0;
     }
     return ota_ring_pull_pairs(ring, &pull);
-}
-
-/* The same from the tiles of pieces. */
-static bool weigh_right(ota_ring_device *ring, const ota_gradients *want) {
-    const ota_ring_adjoint *s = ring->backward.adjoint;
-    const ota_resolved *r = ring->resolved;
-    const ota_message_round message_round = {.with_values = true,
-                                             .visit = weigh_piece,
-                                             .step =
-                                                 "passing keys on for the right side of backward"};
-    ota_ring_set_upstream(ring, want, 0.0);
-    ota_ring_set_rows(ring);
-    if (!ota_ring_go(ring, &message_round)) return false;
-    for (int64_t i = 0; i < r->queries; i++)
-        ring->columns.weights[i] = s->den[i] > 0.0 ? s->row_right[i] / s->den[i] : 0.0;
-    if (!ota_ring_sum(ring)) return false;
-    for (int64_t j = 0; j < r->keys; j++) {
-        s->right[j] -= ring->columns.local[j];
-        s->terms[j] += fabs(ring->columns.local[j]);
-    }
-    for (int64_t i = 0; i < r->queries; i++) ring->columns.weights[i] = 1.0;
-    if (!ota_ring_sum(ring)) return false;
-    memcpy(s->own_sums, ring->columns.local, (size_t)r->keys * sizeof *s->own_sums);
-    return true;
 }
 
 static bool find_right(ota_ring_device *ring, const ota_gradients *want) {
@@ -247,8 +150,7 @@ static bool find_right(ota_ring_device *ring, const ota_gradients *want) {
     for (int k = 0; k < (s->own_columns != NULL ? 5 : 4); k++)
         ota_ring_clear(columns[k], ring->resolved->keys);
     ota_ring_clear(s->product, ring->resolved->queries);
-    s->beside = s->b;
-    return ring->pair_gradients ? pull_right(ring, want) : weigh_right(ring, want);
+    return pull_right(ring, want);
 }
 
 bool ota_ring_load_potentials(ota_ring_device *ring, const ota_arrays *arrays, bool with_out) {
@@ -319,14 +221,8 @@ ota_status ota_ring_solve_adjoint(ota_plan *plan, double *residual) {
 ota_status ota_ring_multipliers(ota_plan *plan, const ota_arrays *arrays, const ota_gradients *want,
                                 double *residual) {
     ota_ring_device *ring = plan->device;
-    ota_ring_adjoint *s = ring->backward.adjoint;
     if (!ota_ring_load_potentials(ring, arrays, true) || !find_right(ring, want) ||
         !ota_ring_sum_adjoint(ring))
         return OTA_ECOMM;
-    const ota_status status = ota_ring_solve_adjoint(plan, residual);
-    if (status != OTA_OK || ring->newton != NULL) return status;
-    for (int64_t i = 0; i < ring->resolved->queries; i++)
-        s->product[i] = s->row_right[i] - s->a[i] * s->den[i];
-    ota_ring_set_upstream(ring, want, 1.0);
-    return OTA_OK;
+    return ota_ring_solve_adjoint(plan, residual);
 }

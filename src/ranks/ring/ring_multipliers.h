@@ -6,8 +6,6 @@
 #include "ring.h"
 
 struct ota_ring_adjoint {
-    double *upstream, *outputs;                                    /* [rows][values width + 1] */
-    double *values;                                                /* [room][values width + 1] */
     double *line;                                                  /* [room] */
     double *row_right, *den, *a, *product;                         /* [rows] */
     double *b, *right, *extra, *sums, *own_sums, *terms, *vectors; /* [keys] */
@@ -16,7 +14,6 @@ struct ota_ring_adjoint {
     double *row_sums, *column_sums; /* [rows], [keys] */
     double *own_columns;            /* [keys] of this rank's rows, or NULL */
     const double *x;                /* of the product at hand */
-    const double *beside;           /* [keys] beside the values */
 };
 
 void ota_ring_lay_out_adjoint(ota_ring_device *ring, ota_arena *arena);
@@ -32,17 +29,10 @@ bool ota_ring_sum_adjoint(ota_ring_device *ring);
 /* OTA_TOL_UNREACHABLE: the plan of the potentials misses the sums that it must have. */
 ota_status ota_ring_solve_adjoint(ota_plan *plan, double *residual);
 
-/* Backward: the upstream of `plan_backward` [rows][values width + 1], the outputs it belongs to, and b [keys]. */
+/* Backward: a [rows] and b [keys]. */
 ota_status ota_ring_multipliers(ota_plan *plan, const ota_arrays *arrays, const ota_gradients *want,
                                 double *residual);
-/* Upstream [out_grad, last], outputs [out, -product]; den, and row_right = out_grad . out. */
-void ota_ring_set_upstream(ota_ring_device *ring, const ota_gradients *want, double last);
-void ota_ring_set_rows(ota_ring_device *ring);
-ota_array ota_ring_upstream(const ota_ring_device *ring);
-ota_array ota_ring_outputs(const ota_ring_device *ring);
-/* The values of the piece, and beside them what the multipliers take from U. */
-ota_array ota_ring_advantages(ota_ring_device *ring, const ota_ring_piece *piece);
-/* V_j . (P^T out_grad)_j of the piece, whose P^T out_grad are known, into `right`, its terms without signs into `terms`. */
-void ota_ring_weigh_values(ota_ring_device *ring, const ota_ring_piece *piece);
+/* den, and row_right = out_grad . out. */
+void ota_ring_set_rows(ota_ring_device *ring, const ota_gradients *want);
 
 #endif

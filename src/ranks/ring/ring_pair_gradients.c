@@ -120,12 +120,6 @@ static void form_gradient(const ota_ring_block *b, const ota_ring_pull *pull) {
     }
 }
 
-/* It becomes dL/dZ, that of the products. */
-static void go_through(const ota_ring_block *b) {
-    ota_block_find_softcap_slopes(&b->in);
-    ota_block_go_through(&b->in);
-}
-
 static void form_pairs(const ota_ring_block *b, void *context) {
     const ota_ring_pull *pull = context;
     ota_ring_form_upstream(b, pull->out_grad);
@@ -138,7 +132,7 @@ static void reverse_rows(const ota_ring_block *b, void *context) {
     const int64_t width = ring->resolved->width;
     form_gradient(b, pull);
     if (pull->want != NULL) ota_ring_take_parameters(b, pull);
-    go_through(b);
+    ota_block_go_through(&b->in);
     if (pull->want != NULL) ota_ring_take_inside(b, pull);
     const ota_product sizes = {b->in.rows, b->in.keys, width, ring->pairs->stride, width, width};
     ring->plans.forward->strategy.algebra->apply(b->in.slopes, ring->pairs->piece.lines, &sizes,

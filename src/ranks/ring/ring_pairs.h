@@ -31,7 +31,7 @@ typedef struct ota_ring_worker {
     double *scores;     /* [OTA_RING_ROWS][stride] */
     double *weights;    /* likewise: P */
     double *slopes;     /* likewise, with gradients: U, then dS */
-    double *raw;        /* likewise, with gradients: Q K^T, then 1 - tanh^2 of a softcap */
+    double *raw;        /* likewise, with gradients: Q K^T */
     double *transposed; /* [OTA_RING_KEYS][OTA_RING_ROWS], with gradients */
     double *queries;    /* [OTA_RING_ROWS][width] */
     double *upstream;   /* [OTA_RING_ROWS][values width], with gradients */
