@@ -157,21 +157,25 @@ class Layout:
         none = (type(None), torch.nn.Identity)
         return {part: (name, norm) for part, (name, norm) in made.items() if not isinstance(norm, none)}
 
-    def words(self, attention: list[str], mlp: list[str]) -> list[str]:
-        """The points of the block in the order of a run, those of attention and inside the MLP among them."""
+    def words(self, plain: list[str], attention: list[str], mlp: list[str]) -> list[str]:
+        """The points of the block in the order of a run; among them those in front of rotary positions, of
+        attention, and inside the MLP."""
         norms = self.norms()
 
         def of(*parts: str) -> list[str]:
             return [x for part in parts if part in norms for x in norm_words(part, *norms[part])]
 
-        within = [*of("attn.q_latent_norm", "attn.kv_latent_norm", "attn.q_norm", "attn.k_norm"), *attention]
+        latent, norms_of_heads = (
+            of("attn.q_latent_norm", "attn.kv_latent_norm"),
+            of("attn.q_norm", "attn.k_norm"),
+        )
+        within = [*latent, *plain, *norms_of_heads, *attention]
         if not self.form:
             return ["hook_resid_pre", *within, "hook_resid_post"]
-        mid = [] if self.form == "parallel" else ["hook_resid_mid"]
         if self.form == "post":
-            first, second = ["hook_attn_out", *mid, *of("ln1")], [*mlp, "hook_mlp_out"]
+            first, second = ["hook_attn_out", "hook_resid_mid", *of("ln1")], [*mlp, "hook_mlp_out"]
             return ["hook_resid_pre", *within, *first, *second, "hook_resid_post", *of("ln2")]
-        first = [*of("ln1"), *within, *of("ln1_post"), "hook_attn_out", *mid]
+        first = [*of("ln1"), *within, *of("ln1_post"), "hook_attn_out", "hook_resid_mid"]
         return [
             "hook_resid_pre",
             *first,
@@ -425,8 +429,17 @@ class Streams:
             self._adds(("hook_resid_mid", "hook_mlp_out"), found)
         elif form == "parallel":
             self._adds(("hook_resid_pre", "hook_attn_out", "hook_mlp_out"), found)
+            found = self._with_middle(found)
         left = self._note("hook_resid_post", found)
         return (left, *out[1:]) if isinstance(out, tuple) else left
+
+    def _with_middle(self, out: torch.Tensor) -> torch.Tensor:
+        """What a parallel block gives, whose sum of the stream and attention is no tensor of the run."""
+        if not self._wants("hook_resid_mid"):
+            return out
+        mid = self._seen["hook_resid_pre"] + self._seen["hook_attn_out"]
+        left = self._note("hook_resid_mid", mid)
+        return out if left is mid else out + (left - mid)
 
     def _adds(self, words: tuple[str, ...], whole: torch.Tensor) -> None:
         """That the points are what they are called, in a block that drops nothing out."""

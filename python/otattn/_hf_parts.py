@@ -21,6 +21,8 @@ class Run(Protocol):
     """What is asked of a run (`_hf_points`)."""
 
     batch: int
+    # Squares of queries and keys by the name of their point, (batch, tokens, heads).
+    plain: dict[str, torch.Tensor]
 
     def wants(self, name: str) -> bool: ...
 
@@ -151,6 +153,73 @@ def result_hook(name: str, module: Module, run: Run, size: Size) -> Any:
         return out if left is result else out + (left - result).sum(2).view(out.shape)
 
     return module.register_forward_hook(behind, with_kwargs=True)
+
+
+# ---- queries and keys in front of rotary positions ----
+
+
+class Plain(NamedTuple):
+    """Where the output of a module [..., columns] has the queries or keys: of all heads side by side from a
+    column on, or head by head beside the other two."""
+
+    module: Module
+    first: int
+    heads: int
+    width: int
+    by_head: bool
+
+    def part(self, x: torch.Tensor) -> torch.Tensor:
+        """(..., heads, width), a view."""
+        if not self.by_head:
+            own = x[..., self.first : self.first + self.heads * self.width]
+            found: torch.Tensor = own.unflatten(-1, (self.heads, self.width))
+        else:
+            found = x.unflatten(-1, (self.heads, 3, self.width))[..., self.first, :]
+        return found
+
+
+def plain(layout: Layout) -> dict[str, Plain]:
+    """By the word of the point, of attention that is not latent."""
+    attention, config = layout.attention, getattr(layout.attention, "config", None)
+    heads = getattr(config, "num_attention_heads", None)
+    if not isinstance(heads, int) or child(attention, "kv_a_layernorm kv_a_proj_with_mqa") is not None:
+        return {}
+    groups = getattr(config, "num_key_value_heads", None) or heads
+    width = getattr(attention, "head_dim", None) or getattr(config, "hidden_size", 0) // heads
+    pairs = ("q", "q_proj", heads), ("k", "k_proj", groups)
+    single = {word: child(attention, names) for word, names, _ in pairs}
+    if all(_columns(single[word]) == count * width for word, _, count in pairs):
+        return {word: Plain(single[word], 0, count, width, False) for word, _, count in pairs}  # type: ignore[arg-type]
+    several, by_head = child(attention, "qkv_proj Wqkv"), child(attention, "query_key_value")
+    if several is not None and _columns(several) == (heads + 2 * groups) * width:
+        return {
+            "q": Plain(several, 0, heads, width, False),
+            "k": Plain(several, heads * width, groups, width, False),
+        }
+    if by_head is not None and groups == heads and _columns(by_head) == 3 * heads * width:
+        return {word: Plain(by_head, k, heads, width, True) for k, word in enumerate("qk")}
+    return {}
+
+
+def _columns(module: Module | None) -> int | None:
+    weight = None if module is None else _matrix(module)
+    return None if weight is None else weight.shape[1]
+
+
+def plain_hook(name: str, part: Plain, run: Run, size: Callable[[], tuple[int, int]]) -> Any:
+    def behind(_: Module, __: Any, out: torch.Tensor) -> torch.Tensor:
+        if not run.wants(name):
+            return out
+        x = part.part(Rows(*size(), out)(out))
+        left = run.pass_on(name, x)
+        run.plain[name] = left.detach().float().square().sum(-1)
+        if left is x:
+            return out
+        changed = out.clone()
+        part.part(Rows(*size(), changed)(changed)).copy_(left)
+        return changed
+
+    return part.module.register_forward_hook(behind)
 
 
 # ---- MLPs ----

@@ -23,6 +23,23 @@ from ._settings import shown, whole
 from ._shapes import shape_text
 
 _LISTER = "otattn.hf.points(model)"
+# Of points that `otattn.Model` has, why they are not here.
+_ELSEWHERE = {
+    "logits": "the model returns them",
+    "attn.hook_q": "its attention has no module whose outputs they are, or turns them itself",
+    "attn.hook_k": "its attention has no module whose outputs they are, or turns them itself",
+    **dict.fromkeys(
+        (
+            *(
+                f"mlp.hook_{word}"
+                for word in ("router_logits", "expert_weights", "expert_indices", "chosen_weights")
+            ),
+            *(f"mlp.experts.hook_{word}" for word in ("pre", "pre_linear", "post", "out")),
+            *(f"mlp.shared.hook_{word}" for word in ("pre", "pre_linear", "post", "out")),
+        ),
+        "routers and experts of transformers are modules of each family's own",
+    ),
+}
 _PAIRS = ("attn.hook_attn_scores", "attn.hook_pattern")
 # Tokens of a batch of patched runs.
 _TOKENS = 1024
@@ -59,6 +76,7 @@ class _Run:
         self.uses = 0
         # Texts of the run, from its embedding on.
         self.batch = 1
+        self.plain: dict[str, torch.Tensor] = {}
 
     def wants(self, name: str) -> bool:
         return name in self.wanted or self.edits_at(name)
@@ -109,9 +127,11 @@ class _Run:
 class Tap:
     """The points of one attention module."""
 
-    def __init__(self, run: _Run, layer: int, rotated: bool) -> None:
+    def __init__(self, run: _Run, layer: int, factor: float | None, normed: bool) -> None:
+        """`factor`: what rotary positions multiply by; None: there are none. `normed`: norms stand before
+        them."""
         self._run, self._layer = run, layer
-        self._rotated = "rot_" if rotated else ""
+        self._rotated, self._factor, self._normed = "" if factor is None else "rot_", factor or 1.0, normed
         self._alike = True
         self.heads = 0
 
@@ -151,6 +171,8 @@ class Tap:
         """Of (batch, heads, length, width); points have the tokens first. factor: by which the module has
         multiplied its queries already (OPT, BART)."""
         self.heads = query.shape[1]
+        self._turned("q", query)
+        self._turned("k", key)
         named = ((f"{self._rotated}q", query, factor), (f"{self._rotated}k", key, 1.0), ("v", value, 1.0))
         found = []
         for word, x, by in named:
@@ -160,6 +182,22 @@ class Tap:
                 x = x if left is plain else (left * by if by != 1 else left).transpose(1, 2)
             found.append(x)
         return found[0], found[1], found[2]
+
+    def _turned(self, word: str, x: torch.Tensor) -> None:
+        """That what was captured in front of rotary positions is what they turned."""
+        plain = self._run.plain.pop(self._name(word), None)
+        if plain is None or self._normed:
+            return
+        found = x.detach().float().square().sum(-1).transpose(1, 2)
+        near = 64 * torch.finfo(x.dtype).eps * float(plain.max())
+        least, most = sorted((1.0, self._factor**2))
+        here = found.shape == plain.shape and bool(
+            ((found >= least * plain - near) & (found <= most * plain + near)).all()
+        )
+        if not here:
+            raise RuntimeError(
+                f"{self._name(word)} is unknown: what the module of that name gives is not what is turned"
+            )
 
     def scores(
         self,
@@ -306,18 +344,22 @@ def _final(model: torch.nn.Module, known: list[_hf_blocks.Layout]) -> torch.nn.M
     return found[0] if all(norm is found[0] for norm in found) else None
 
 
-def _rotates(model: torch.nn.Module) -> bool:
-    return any("Rotary" in type(part).__name__ for part in model.modules())
+def _rotary(model: torch.nn.Module) -> float | None:
+    """What rotary positions multiply by; None: the model has none."""
+    found = [part for part in model.modules() if "Rotary" in type(part).__name__]
+    factors = [getattr(part, "attention_scaling", None) for part in found]
+    return max((float(x) for x in factors if isinstance(x, (int, float))), default=1.0) if found else None
 
 
 def points(model: torch.nn.Module) -> list[str]:
     """`otattn.hf.points`."""
-    rotated = "rot_" if _rotates(model) else ""
+    rotated = "" if _rotary(model) is None else "rot_"
     attention = (f"{rotated}q", f"{rotated}k", "v", "attn_scores", "pattern", "receiver", "z")
     words = [f"attn.hook_{word}" for word in attention]
     known = layouts(model)
     blocks = [
         layout.words(
+            [f"attn.hook_{word}" for word in _hf_parts.plain(layout)] if rotated else [],
             [*words, *(["attn.hook_result"] if _hf_parts.projection(layout) else [])],
             _hf_parts.Inside(layout).words(),
         )
@@ -329,16 +371,35 @@ def points(model: torch.nn.Module) -> list[str]:
     return names + (_hf_blocks.norm_words("ln_final", "ln_final.hook_normalized", last) if last else [])
 
 
+def _chosen(words: Any, names: list[str], layers: Any) -> list[str]:
+    """`chosen`, which says why a point of `otattn.Model` is not here."""
+    for word in [words] if isinstance(words, str) else words:
+        part = part_of(word) if isinstance(word, str) else ""
+        for known, why in _ELSEWHERE.items():
+            same = part in (known, known.removeprefix("attn.")) or part_of(point_name(part, 0)) == known
+            if part and same and not any(part_of(name) == known for name in names):
+                raise ValueError(
+                    f"otattn.hf has no point {shown(word)} of this model: {why}; otattn.Model may have it, "
+                    f"{_LISTER} lists those that there are"
+                )
+    return chosen(words, names, layers, _LISTER)
+
+
 def _size(streams: _hf_blocks.Streams, tap: Tap) -> tuple[int, int, int]:
     return streams.size[0], streams.size[1], tap.heads
 
 
+def _texts(streams: _hf_blocks.Streams) -> tuple[int, int]:
+    return streams.size
+
+
 def _attach(model: torch.nn.Module) -> _Run:
     run = _Run()
-    rotated, known = _rotates(model), layouts(model)
+    factor, known = _rotary(model), layouts(model)
     taps = []
     for layer, module in enumerate(_hf_watch.layers_of(model)):
-        module.__dict__["_otattn_tap"] = tap = Tap(run, layer, rotated)
+        normed = bool(known) and bool({"attn.q_norm", "attn.k_norm"} & known[layer].norms().keys())
+        module.__dict__["_otattn_tap"] = tap = Tap(run, layer, factor, normed)
         taps.append(tap)
     run.handles.append(model.register_forward_pre_hook(run.begin, with_kwargs=True))
     for name, part in _hf_parts.embeddings(model, known).items():
@@ -351,6 +412,13 @@ def _attach(model: torch.nn.Module) -> _Run:
             # Before the branch, which may end in the same module.
             name = f"blocks.{layer}.attn.hook_result"
             run.handles.append(_hf_parts.result_hook(name, behind, run, size))
+        if factor is not None:
+            run.handles += [
+                _hf_parts.plain_hook(
+                    f"blocks.{layer}.attn.hook_{word}", part, run, functools.partial(_texts, streams)
+                )
+                for word, part in _hf_parts.plain(layout).items()
+            ]
         run.handles += streams.attach()
         run.handles += _hf_parts.InsideHooks(_hf_parts.Inside(layout), layer, run, size).attach()
     last = _final(model, known)
@@ -389,7 +457,7 @@ def edited(model: torch.nn.Module, edits: Iterable[Edit]) -> Iterator[None]:
             raise TypeError(f"an edit is a {type(edit).__name__}, wanted otattn.Edit")
         if edit.kind not in KINDS:
             raise ValueError(f"kind is {shown(edit.kind)}, wanted one of {', '.join(KINDS)}")
-        places = frozenset(chosen(edit.point, names, edit.layer, _LISTER))
+        places = frozenset(_chosen(edit.point, names, edit.layer))
         unread = [name for name in names if name in places and part_of(name) == "attn.hook_receiver"]
         if unread:
             raise ValueError(f"{unread[0]} cannot be edited: nothing reads it again; edit attn.hook_pattern")
@@ -414,15 +482,26 @@ def unedited(model: torch.nn.Module) -> Iterator[bool]:
             run.edits = before
 
 
+def _ran(model: torch.nn.Module, inputs: Any) -> Any:
+    if isinstance(inputs, Mapping):
+        return model(**inputs)
+    if not isinstance(inputs, torch.Tensor):
+        raise TypeError(
+            f"inputs are a {type(inputs).__name__}, wanted a tensor of ids (batch, tokens), or a dict of all "
+            f"arguments, as a tokenizer returns it with return_tensors='pt'"
+        )
+    return model(inputs)
+
+
 def capture(
     model: torch.nn.Module, inputs: Any, words: Any, layers: Any, heads: Any = None
 ) -> tuple[Any, Points]:
     """What the model returned, and `otattn.hf.capture`."""
-    names = chosen(words, points(model), layers, _LISTER)
+    names = _chosen(words, points(model), layers)
     with attached(model) as run:
         run.wanted, run.found, run.heads = frozenset(names), {}, heads
         try:
-            out = model(**inputs) if isinstance(inputs, Mapping) else model(inputs)
+            out = _ran(model, inputs)
             taps = [layer.__dict__["_otattn_tap"] for layer in _hf_watch.layers_of(model)]
             found = run.of_heads(max((tap.heads for tap in taps), default=0))
             return out, Points({name: found[name] for name in names if name in found})
@@ -438,7 +517,7 @@ def weights(model: torch.nn.Module, inputs: Any, place: tuple[Any, Any], scores:
     with attached(model) as run:
         run.wanted, run.found, run.heads, run.out = frozenset((name,)), {}, head, out
         try:
-            model(**inputs) if isinstance(inputs, Mapping) else model(inputs)
+            _ran(model, inputs)
             found = run.found.get(name)
         finally:
             run.wanted, run.found, run.heads, run.out = frozenset(), {}, None, None
@@ -491,7 +570,7 @@ def patch(
         raise ValueError(
             "one of answer and other is given; give both, or none for the prompts' own predictions"
         )
-    names = chosen(point, points(model), None, _LISTER)
+    names = _chosen(point, points(model), None)
     layers = len(_hf_watch.layers_of(model))
     if len(names) != layers:
         raise ValueError(f"point is {shown(point)}, wanted one kind of point of every layer")

@@ -527,15 +527,16 @@ def _on_otattn(model: Any) -> torch.nn.Module:
 def points(model: torch.nn.Module) -> list[str]:
     """The points of a transformers model that `edited`, `capture` and `patch` take, in the order of a run.
 
-    They are those of `otattn.Model`: attn.hook_q and hook_k (hook_rot_q and hook_rot_k behind rotary
-    positions), hook_v, hook_attn_scores, hook_pattern, hook_receiver, hook_z; of models with one attention
-    module a block hook_resid_pre and hook_resid_post, hook_embed, hook_pos_embed and what else the embeddings
-    have, and where the modules of a block are known by name attn.hook_result, hook_attn_out, hook_resid_mid
-    (not of parallel branches), mlp.hook_pre, mlp.hook_pre_linear and mlp.hook_post (not of experts),
-    hook_mlp_out and its norms, ln1.hook_scale and ln1.hook_normalized, ln2, ln1_post, ln2_post, attn.q_norm,
-    attn.k_norm, latents, and ln_final. A run that asks for what the branches give raises RuntimeError where
-    these do not add up to the stream, or their insides not to what they give. Layers are counted as
-    `set_attention` counts them. Other places are modules, which torch's own hooks reach.
+    They are those of `otattn.Model`: attn.hook_q and hook_k (of models with rotary positions these where a
+    module makes them, and hook_rot_q and hook_rot_k), hook_v, hook_attn_scores, hook_pattern,
+    hook_receiver, hook_z; of models with one attention module a block hook_resid_pre and hook_resid_post,
+    hook_embed, hook_pos_embed and what else the embeddings have, and where the modules of a block are known
+    by name attn.hook_result, hook_attn_out, hook_resid_mid, mlp.hook_pre, mlp.hook_pre_linear and
+    mlp.hook_post (not of experts), hook_mlp_out and its norms, ln1.hook_scale and ln1.hook_normalized, ln2,
+    ln1_post, ln2_post, attn.q_norm, attn.k_norm, latents, and ln_final. A run that asks for what the
+    branches give raises RuntimeError where these do not add up to the stream, or their insides not to what
+    they give. Layers are counted as `set_attention` counts them. Other places are modules, which torch's
+    own hooks reach.
 
     Examples
     --------

@@ -46,8 +46,7 @@ def near(found: Any, wanted: Any) -> bool:
 def test_points_hold_what_model_captures(pair: tuple[Any, otattn.Model]) -> None:
     network, ours = pair
     names = otattn.hf.points(network)
-    lacking = {name.rpartition(".")[2] for name in set(ours.points) - set(names)}
-    assert set(names) <= set(ours.points) and lacking <= {"hook_q", "hook_k"}
+    assert set(names) == set(ours.points)
     wanted = ours.capture(IDS.numpy(), names)
     found = otattn.hf.capture(network, IDS, "all")
     assert list(found) == names
@@ -153,12 +152,7 @@ def test_points_of_families(kind: str, settings: dict[str, Any], tmp_path: Any) 
     network, ours = family(kind, settings, tmp_path)
     names = otattn.hf.points(network)
     assert set(names) <= set(ours.points), set(names) - set(ours.points)
-    parallel = settings.get("use_parallel_residual")
-    elsewhere = {
-        "hook_q",
-        "hook_k",
-        *({"hook_resid_mid"} if parallel else ()),
-    }
+    elsewhere = {"hook_q", "hook_k"} if settings is LATENT else set()
     experts = settings is LATENT or "num_local_experts" in settings
     lacking = {name for name in set(ours.points) - set(names) if not (experts and ".mlp." in name)}
     assert {name.rpartition(".")[2] for name in lacking} <= elsewhere
@@ -172,7 +166,8 @@ def test_points_of_families(kind: str, settings: dict[str, Any], tmp_path: Any) 
             assert near(x, found[name][:, 2:3]), name
         for name in names[:-1]:
             # Queries, keys, weights and what they mix pass through the same tap in every family.
-            tapped = ".attn." in name and "norm" not in name and "result" not in name
+            plain = name.endswith(("hook_q", "hook_k"))
+            tapped = ".attn." in name and not plain and "norm" not in name and "result" not in name
             if name.startswith("blocks.1") or tapped:
                 continue
             edits = [Edit(name, factor=0.5, token=slice(1, 4), column=0)]
@@ -439,6 +434,8 @@ def test_what_an_edit_cannot_mean_is_refused(pair: tuple[Any, otattn.Model]) -> 
     for edit, words in (
         (Edit("mlp.hook_mid"), r"no point 'mlp.hook_mid', otattn.hf.points\(model\) lists them"),
         (Edit("receiver"), "hook_receiver cannot be edited: nothing reads it again; edit attn.hook_pattern"),
+        (Edit("logits"), "no point 'logits' of this model: the model returns them; otattn.Model may have it"),
+        (Edit("router_logits"), "'router_logits' of this model: routers and experts of transformers are"),
         (Edit("z", layer=2), "layers 0 to 1"),
         (Edit("z", "times"), "wanted one of scale, replace, add, mean"),
         (Edit("z", head=7), "head is 7"),
@@ -470,6 +467,11 @@ def test_what_an_edit_cannot_mean_is_refused(pair: tuple[Any, otattn.Model]) -> 
         otattn.hf.patch(network, IDS[0], IDS[1], answer=3)
     with pytest.raises(TypeError, match=r"wanted otattn\.Edit"), otattn.hf.edited(network, cast(Any, "z")):
         pass
+    for wrong in ("text", IDS.numpy(), IDS.tolist()):
+        with pytest.raises(TypeError, match=f"inputs are a {type(wrong).__name__}, wanted a tensor of ids"):
+            otattn.hf.capture(network, wrong)
+        with pytest.raises(TypeError, match="wanted a tensor of ids"):
+            otattn.hf.weights(network, wrong, 0, 0)
     assert not network._forward_pre_hooks
     with pytest.raises(ValueError, match="no logits of tokens"):
         otattn.hf.patch(network.base_model, IDS[0], IDS[1])
