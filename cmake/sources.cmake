@@ -555,6 +555,7 @@ set(OTATTN_TEST_SOURCES
     tests/analysis/test_figures.c
     tests/analysis/test_gauge.c
     tests/analysis/test_gauge_active.c
+    tests/analysis/test_gauge_threads.c
     tests/analysis/test_geometry.c
     tests/analysis/test_hamming.c
     tests/analysis/test_heads.c

@@ -132,6 +132,9 @@ typedef struct ota_gauge_options {
     ota_gauge_rule rule;
     double tolerance;   /* midrange: stop at residual <= (1 + tolerance) residual_lower; 0: 1e-6 */
     int64_t max_passes; /* Howard (0: 1000) and midrange (0: 100) */
+    const ota_executor *
+        executor; /* NULL, or what runs the passes over the matrix in place of the calling thread, least
+                                     squares' apart; no result depends on it */
 } ota_gauge_options;
 
 /* What is wanted besides the figures; each NULL or an array of the caller. */

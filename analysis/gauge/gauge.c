@@ -26,14 +26,14 @@ static ota_status midrange(gauge_state *s) {
 }
 
 /* The policy at the shifts there are: a lower bound for any of them. */
-static bool keep_columns(gauge_state *s, int64_t first, int64_t count) {
-    memcpy(s->policy.column_at + first, s->strip.low_at, (size_t)count * sizeof *s->strip.low_at);
+static bool keep_columns(gauge_state *s, gauge_strip *strip, int64_t first, int64_t count) {
+    memcpy(s->policy.column_at + first, strip->low_at, (size_t)count * sizeof *strip->low_at);
     return false;
 }
 
 static ota_status least_squares(gauge_state *s) {
     const int64_t n = s->d.rows, m = s->d.columns;
-    double grand = 0.0;
+    double entries[STRIP], grand = 0.0;
     bool changed;
     memset(s->k, 0, (size_t)n * sizeof *s->k);
     memset(s->v, 0, (size_t)m * sizeof *s->v);
@@ -43,10 +43,10 @@ static ota_status least_squares(gauge_state *s) {
         if (interrupted != OTA_OK) return interrupted;
         for (int64_t i = 0; i < n && analysis_goes_on(s->call, i); i++) {
             double part = 0.0;
-            load(&s->d, i, first, count, s->strip.entries);
+            load(&s->d, i, first, count, entries);
             for (int64_t j = 0; j < count; j++) {
-                part += s->strip.entries[j];
-                s->v[first + j] += s->strip.entries[j];
+                part += entries[j];
+                s->v[first + j] += entries[j];
             }
             s->k[i] += part / (double)m;
         }
@@ -90,30 +90,109 @@ static ota_status solve(gauge_state *s) {
 
 /* ---- judging, memory, checks ---- */
 
-/* The figures of the shifts, from the matrix alone. */
+typedef struct entries_check {
+    const matrix *d;
+    const analysis_call *call;
+    int64_t since;
+    struct {
+        double scale, bad;   /* the entry that is refused */
+        int64_t row, column; /* of it; row -1: there is none */
+        bool left;           /* for lack of time */
+    } share[SHARES];
+} entries_check;
+
+static void check_share(void *context, int64_t share, int worker) {
+    entries_check *const x = context;
+    const int64_t end = gauge_share_begin(x->d, share + 1);
+    double strip[STRIP], scale = 0.0;
+    (void)worker;
+    x->share[share].row = -1;
+    for (int64_t i = gauge_share_begin(x->d, share); i < end; i++) {
+        for (int64_t first = 0; first < x->d->columns; first += STRIP) {
+            x->share[share].left = !has_time(x->since, x->call);
+            if (x->share[share].left) return;
+            const int64_t count = strip_size(x->d, first);
+            load(x->d, i, first, count, strip);
+            if (ota_logit_kernels_newest()->largest(strip, count, LARGEST, &scale) == 0) continue;
+            int64_t j = 0;
+            while (fabs(strip[j]) <= LARGEST) j++;
+            x->share[share].row = i;
+            x->share[share].column = first + j;
+            x->share[share].bad = strip[j];
+            return;
+        }
+    }
+    x->share[share].scale = scale;
+}
+
+ota_status ota_gauge_check_entries(const matrix *d, const ota_gauge_options *options, double *scale,
+                                   const analysis_call *call) {
+    entries_check x = {.d = d, .call = call, .since = ota_now_ns()};
+    const int64_t shares = gauge_shares(d);
+    *scale = 0.0;
+    gauge_run(options, shares, check_share, &x);
+    for (int64_t t = 0; t < shares; t++) {
+        if (x.share[t].left) return ota_analysis_end(OTA_OK, call);
+        *scale = fmax(*scale, x.share[t].scale);
+        if (x.share[t].row < 0) continue;
+        return ota_analysis_fail(call, OTA_EINVAL, d->b == NULL ? "a" : "a - b",
+                                 "give finite numbers of at most 1e300",
+                                 "entry (%" PRId64 ", %" PRId64 ") of %s is %g", x.share[t].row,
+                                 x.share[t].column, d->b == NULL ? "a" : "a - b", x.share[t].bad);
+    }
+    return OTA_OK;
+}
+
+typedef struct judged {
+    const gauge_state *s;
+    int64_t since;
+    double inverse;        /* of the scale */
+    double *rest, *square; /* [rows]: max_j |r_ij|, sum_j (r_ij / scale)^2 */
+} judged;
+
+static void judge_row(const judged *x, int64_t i) {
+    const gauge_state *const s = x->s;
+    double strip[STRIP], row = 0.0, square = 0.0;
+    for (int64_t first = 0; first < s->d.columns && row < HUGE_VAL; first += STRIP) {
+        if (!has_time(x->since, s->call)) {
+            /* No bound but this is known of what was not read. */
+            row = square = HUGE_VAL;
+            break;
+        }
+        const int64_t count = strip_size(&s->d, first);
+        load(&s->d, i, first, count, strip);
+        square +=
+            ota_logit_kernels_newest()->rest(strip, s->k[i], s->v + first, count, x->inverse, &row);
+    }
+    x->rest[i] = row;
+    x->square[i] = square;
+}
+
+static void judge_share(void *context, int64_t share, int worker) {
+    const judged *x = context;
+    const int64_t end = gauge_share_begin(&x->s->d, share + 1);
+    (void)worker;
+    for (int64_t i = gauge_share_begin(&x->s->d, share); i < end; i++) judge_row(x, i);
+}
+
+/* The figures of the shifts, from the matrix alone; what scans left of the rows is written over. */
 static void judge(const gauge_state *s, const ota_gauge_arrays *arrays, ota_gauge_result *result) {
-    const int64_t since = ota_now_ns();
-    double strip[STRIP], square = 0.0, worst = 0.0;
     const int64_t n = s->d.rows, m = s->d.columns;
     /* The inverse of a tiny scale would overflow. */
-    const double unit = fmax(s->scale, DBL_MIN), inverse = 1.0 / unit;
+    const double unit = fmax(s->scale, DBL_MIN);
+    judged x = {.s = s,
+                .since = ota_now_ns(),
+                .inverse = 1.0 / unit,
+                .rest = s->row_high,
+                .square = s->row_low};
+    double square = 0.0, worst = 0.0;
+    gauge_run(s->options, gauge_shares(&s->d), judge_share, &x);
     for (int64_t i = 0; i < n; i++) {
-        double row = 0.0, row_square = 0.0;
-        for (int64_t first = 0; first < m && row < HUGE_VAL; first += STRIP) {
-            if (!has_time(since, s->call)) {
-                /* No bound but this is known of what was not read. */
-                row = row_square = HUGE_VAL;
-                break;
-            }
-            const int64_t count = strip_size(&s->d, first);
-            load(&s->d, i, first, count, strip);
-            row_square += ota_logit_kernels_newest()->rest(strip, s->k[i], s->v + first, count,
-                                                           inverse, &row);
-        }
-        if (arrays->row_residual != NULL) arrays->row_residual[i] = row;
-        worst = fmax(worst, row);
-        square += row_square;
+        worst = fmax(worst, x.rest[i]);
+        square += x.square[i];
     }
+    if (arrays->row_residual != NULL)
+        memcpy(arrays->row_residual, x.rest, (size_t)n * sizeof *x.rest);
     const double size = (double)n * (double)m;
     result->residual = worst;
     /* Above it by rounding alone. */
@@ -138,7 +217,8 @@ bool ota_gauge_allocate(gauge_state *s) {
     /* check_matrix keeps 64 rows and 64 columns within the range of sizes. */
     s->numbers = calloc(4 * n + 2 * m, sizeof *s->numbers);
     s->places = calloc(6 * n + m, sizeof *s->places);
-    if (s->numbers == NULL || s->places == NULL) return false;
+    s->pieces = calloc(m / PIECE + 1, sizeof *s->pieces);
+    if (s->numbers == NULL || s->places == NULL || s->pieces == NULL) return false;
     double **const rows[] = {&s->k, &s->other_k, &s->row_low, &s->row_high};
     for (size_t l = 0; l < 4; l++) *rows[l] = s->numbers + l * n;
     s->v = s->numbers + 4 * n;
@@ -153,8 +233,10 @@ bool ota_gauge_allocate(gauge_state *s) {
 void ota_gauge_release(gauge_state *s) {
     free(s->numbers);
     free(s->places);
+    free(s->pieces);
     s->numbers = NULL;
     s->places = NULL;
+    s->pieces = NULL;
 }
 
 static void copy_out(const gauge_state *s, const ota_gauge_arrays *arrays) {
@@ -177,7 +259,7 @@ static ota_status align(const ota_gauge_matrix *matrix, const ota_gauge_options 
     ota_status status = check_matrix(&s.d, call);
     if (status == OTA_OK) status = check_options(s.options, call);
     if (status != OTA_OK) return status;
-    status = check_entries(&s.d, &s.scale, call);
+    status = ota_gauge_check_entries(&s.d, s.options, &s.scale, call);
     if (status == OTA_CANCELLED || status == OTA_TIMEOUT)
         *result = (ota_gauge_result){.status = status, .residual = HUGE_VAL};
     if (status != OTA_OK) return status;

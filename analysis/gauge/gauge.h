@@ -10,6 +10,8 @@
 #include "analysis/kernels/logit_kernels.h"
 
 enum { STRIP = 1024, LANES = 8 };
+/* What is shared out over threads, however many: columns of a strip in pieces, rows in at most so many runs of rows. */
+enum { PIECE = 256, SHARES = 64 };
 
 /* Sums of three such entries stay finite. */
 static const double LARGEST = 1e300;
@@ -93,27 +95,28 @@ static inline bool has_time(int64_t since, const analysis_call *call) {
     return ota_analysis_goes_on(call) || ota_now_ns() - since < GRACE_NS;
 }
 
-/* Finite entries; *scale receives the largest size. */
-static inline ota_status check_entries(const matrix *d, double *scale, const analysis_call *call) {
-    const int64_t since = ota_now_ns();
-    double strip[STRIP];
-    *scale = 0.0;
-    for (int64_t i = 0; i < d->rows; i++) {
-        for (int64_t first = 0; first < d->columns; first += STRIP) {
-            if (!has_time(since, call)) return ota_analysis_end(OTA_OK, call);
-            const int64_t count = strip_size(d, first);
-            load(d, i, first, count, strip);
-            if (ota_logit_kernels_newest()->largest(strip, count, LARGEST, scale) == 0) continue;
-            int64_t j = 0;
-            while (fabs(strip[j]) <= LARGEST) j++;
-            return ota_analysis_fail(call, OTA_EINVAL, d->b == NULL ? "a" : "a - b",
-                                     "give finite numbers of at most 1e300",
-                                     "entry (%" PRId64 ", %" PRId64 ") of %s is %g", i, first + j,
-                                     d->b == NULL ? "a" : "a - b", strip[j]);
-        }
+/* body(context, index, worker) for every index in [0, count), on the options' executor or on this thread. */
+static inline void gauge_run(const ota_gauge_options *options, int64_t count,
+                             void (*body)(void *context, int64_t index, int worker),
+                             void *context) {
+    if (options != NULL && options->executor != NULL) {
+        options->executor->run(options->executor->user, count, body, context);
+        return;
     }
-    return OTA_OK;
+    for (int64_t index = 0; index < count; index++) body(context, index, 0);
 }
+
+static inline int64_t gauge_shares(const matrix *d) { return d->rows < SHARES ? d->rows : SHARES; }
+
+/* The first row of a share; that of the share behind the last is the number of rows. */
+static inline int64_t gauge_share_begin(const matrix *d, int64_t share) {
+    const int64_t shares = gauge_shares(d);
+    return d->rows / shares * share + (d->rows % shares < share ? d->rows % shares : share);
+}
+
+/* Finite entries; *scale receives the largest size. options: NULL, or what runs it. */
+ota_status ota_gauge_check_entries(const matrix *d, const ota_gauge_options *options, double *scale,
+                                   const analysis_call *call);
 
 static inline ota_status check_options(const ota_gauge_options *options,
                                        const analysis_call *call) {
@@ -121,6 +124,13 @@ static inline ota_status check_options(const ota_gauge_options *options,
         return ota_analysis_fail(call, OTA_EINVAL, "options.size",
                                  "set it to sizeof(ota_gauge_options)", "options.size is %zu",
                                  options->size);
+    }
+    if (options->executor != NULL &&
+        (options->executor->run == NULL || options->executor->threads < 1)) {
+        return ota_analysis_fail(call, OTA_EINVAL, "executor", "give run and at least one thread",
+                                 "the executor has %s and %d threads",
+                                 options->executor->run == NULL ? "no run" : "run",
+                                 options->executor->threads);
     }
     if (options->rule > OTA_GAUGE_FAST) {
         return ota_analysis_fail(call, OTA_EINVAL, "rule", "take one of ota_gauge_rule",

@@ -37,36 +37,40 @@ typedef struct active {
 
 /* ---- the whole matrix ---- */
 
-static void widen_strip(gauge_state *s, int64_t row, int64_t first, int64_t count, double k,
+static void widen_strip(const gauge_state *s, int64_t row, int64_t first, int64_t count, double k,
                         double *low, double *high) {
+    double entries[STRIP];
     if (s->d.type == OTA_F32) {
         const int64_t offset = row * s->d.columns + first;
         const float *const b = s->d.b == NULL ? NULL : (const float *)s->d.b + offset;
         ota_logit_kernels_newest()->widen((const float *)s->d.a + offset, b, k, count, low, high);
         return;
     }
-    load(&s->d, row, first, count, s->strip.entries);
+    load(&s->d, row, first, count, entries);
     for (int64_t j = 0; j < count; j++) {
-        const double t = s->strip.entries[j] - k;
+        const double t = entries[j] - k;
         low[j] = t < low[j] ? t : low[j];
         high[j] = t > high[j] ? t : high[j];
     }
 }
 
-/* low and high of every column at the shifts k. */
-static ota_status spread(active *x, const double *k) {
-    gauge_state *const s = x->all;
-    for (int64_t first = 0; first < s->d.columns; first += STRIP) {
-        const int64_t count = strip_size(&s->d, first);
-        const ota_status interrupted = ota_analysis_interrupted(x->all->call);
-        if (interrupted != OTA_OK) return interrupted;
-        for (int64_t j = first; j < first + count; j++) {
-            x->low[j] = HUGE_VAL;
-            x->high[j] = -HUGE_VAL;
-        }
-        for (int64_t i = 0; i < s->d.rows && analysis_goes_on(x->all->call, i); i++)
-            widen_strip(s, i, first, count, k[i], x->low + first, x->high + first);
+static void spread_strip(void *context, int64_t index, int worker) {
+    const active *x = context;
+    const gauge_state *const s = x->all;
+    const int64_t first = index * STRIP, count = strip_size(&s->d, first);
+    (void)worker;
+    if (!ota_analysis_goes_on(s->call)) return;
+    for (int64_t j = first; j < first + count; j++) {
+        x->low[j] = HUGE_VAL;
+        x->high[j] = -HUGE_VAL;
     }
+    for (int64_t i = 0; i < s->d.rows && analysis_goes_on(s->call, i); i++)
+        widen_strip(s, i, first, count, x->part.k[i], x->low + first, x->high + first);
+}
+
+/* low and high of every column at the part's shifts. */
+static ota_status spread(active *x) {
+    gauge_run(x->all->options, ota_int_ceil_div(x->all->d.columns, STRIP), spread_strip, x);
     return ota_analysis_interrupted(x->all->call);
 }
 
@@ -117,17 +121,27 @@ static double slack_of(const gauge_state *s, const double *k) {
     return 32.0 * DBL_EPSILON * (s->scale + most);
 }
 
+/* Entries of the columns that joined. */
+static void gather_share(void *context, int64_t share, int worker) {
+    const active *x = context;
+    const matrix *const d = &x->all->d;
+    const int64_t end = gauge_share_begin(d, share + 1);
+    (void)worker;
+    for (int64_t i = gauge_share_begin(d, share); i < end; i++)
+        for (int64_t t = x->held; t < x->count; t++)
+            x->gathered[i * x->count + t] = entry(d, i, x->columns[t]);
+}
+
 /* The part's matrix and an empty state on it. */
 static bool gather(active *x) {
     const gauge_state *const s = x->all;
     const int64_t passes = x->part.passes, told = x->part.told;
     ota_gauge_release(&x->part);
     /* Rows grow from the last on, so that none is written over before it has moved. */
-    for (int64_t i = s->d.rows - 1; i >= 0; i--) {
-        double *const row = x->gathered + i * x->count;
-        memmove(row, x->gathered + i * x->held, (size_t)x->held * sizeof *row);
-        for (int64_t t = x->held; t < x->count; t++) row[t] = entry(&s->d, i, x->columns[t]);
-    }
+    for (int64_t i = s->d.rows - 1; i >= 0; i--)
+        memmove(x->gathered + i * x->count, x->gathered + i * x->held,
+                (size_t)x->held * sizeof *x->gathered);
+    gauge_run(s->options, gauge_shares(&s->d), gather_share, x);
     x->held = x->count;
     x->part.d = (matrix){x->gathered, NULL, OTA_F64, s->d.rows, x->count};
     x->part.call = s->call;
@@ -184,7 +198,7 @@ static ota_status minimise(active *x) {
         if (status == OTA_OK) status = ota_gauge_howard(&x->part);
         keep_certificate(x);
         if (status < 0 && status != OTA_NOT_CONVERGED) return status;
-        const ota_status passed = spread(x, x->part.k);
+        const ota_status passed = spread(x);
         if (passed != OTA_OK) return passed;
         keep_shifts(x);
         if (status != OTA_OK) return status;
@@ -204,7 +218,7 @@ static ota_status extreme(active *x, double sign) {
         x->part.eta = x->all->eta;
         x->part.slack = 0.25 * slack_of(x->all, x->all->k);
         ota_status status = ota_gauge_extreme(&x->part, sign);
-        if (status == OTA_OK) status = spread(x, x->part.k);
+        if (status == OTA_OK) status = spread(x);
         if (status != OTA_OK) return status;
         tell(x->all->call, ++x->part.told, 0.0);
         const double slack = slack_of(x->all, x->part.k);

@@ -32,7 +32,7 @@ ota_status ota_gauge_four_cycle(const ota_gauge_matrix *d, double *bound,
     const int64_t rows = d->rows, columns = d->columns;
     double strip[STRIP], scale;
     ota_status status = check_matrix(d, call);
-    if (status == OTA_OK) status = check_entries(d, &scale, call);
+    if (status == OTA_OK) status = ota_gauge_check_entries(d, NULL, &scale, call);
     if (status != OTA_OK) return status;
     double *row = malloc((size_t)columns * sizeof *row);
     if (row == NULL) return no_memory(call);

@@ -12,75 +12,112 @@
  * policy as eta, solves the equations above along the policy, and changes every arc that violates
  * them. It ends when none does: the cycle bounds R from below and the shifts bound it from above.
  *
- * The matrix is read in strips of columns. One scan serves a strip's columns first, whose new shifts its
- * rows then use, so that a pass reads memory once. */
+ * The matrix is read in strips of columns. A scan serves the columns first, whose new shifts the rows then use; both are
+ * shared out over threads, columns by pieces of a strip and rows by runs of rows, and extremes do not depend on how. */
 #include <float.h>
 #include <stdlib.h>
 
+#include "base/integers.h"
 #include "gauge_state.h"
 #include "analysis/kernels/logit_kernels.h"
 
-static void scan_columns(gauge_state *s, int64_t first, int64_t count) {
+typedef struct scan {
+    gauge_state *s;
+    gauge_column_step *step;
+    int64_t width;    /* of a piece of the columns; pieces make up strips */
+    int64_t *high_at; /* [rows] or NULL */
+} scan;
+
+static void scan_columns(const gauge_state *s, gauge_strip *strip, int64_t first, int64_t count) {
     const ota_logit_kernels *const kernels = ota_logit_kernels_newest();
     for (int64_t j = 0; j < count; j++) {
-        s->strip.low[j] = HUGE_VAL, s->strip.high[j] = -HUGE_VAL;
-        s->strip.low_at[j] = 0;
+        strip->low[j] = HUGE_VAL, strip->high[j] = -HUGE_VAL;
+        strip->low_at[j] = 0;
     }
     for (int64_t i = 0; i < s->d.rows && analysis_goes_on(s->call, i); i++) {
         if (s->moved != NULL && s->moved[i] == 0) continue;
-        load(&s->d, i, first, count, s->strip.entries);
-        kernels->columns(s->strip.entries, s->k[i], i, count, s->strip.low, s->strip.low_at,
-                         s->strip.high);
+        load(&s->d, i, first, count, strip->entries);
+        kernels->columns(strip->entries, s->k[i], i, count, strip->low, strip->low_at, strip->high);
     }
 }
 
-static void scan_rows(gauge_state *s, int64_t first, int64_t count, int64_t *high_at) {
+static void step_piece(void *context, int64_t index, int worker) {
+    const scan *x = context;
+    gauge_state *const s = x->s;
+    gauge_strip strip;
+    const int64_t first = index * x->width;
+    const int64_t count = ota_int_min(x->width, s->d.columns - first);
+    (void)worker;
+    s->pieces[index] = (gauge_piece){.changed = false};
+    strip.widest = 0.0;
+    if (ota_analysis_goes_on(s->call)) scan_columns(s, &strip, first, count);
+    /* Shifts are not made of what was not read. */
+    if (!ota_analysis_goes_on(s->call)) return;
+    s->pieces[index].changed = x->step(s, &strip, first, count);
+    s->pieces[index].widest = strip.widest;
+}
+
+static bool is_changed(const scan *x, int64_t first, int64_t count) {
+    for (int64_t t = first / x->width; t * x->width < first + count; t++)
+        if (x->s->pieces[t].changed) return true;
+    return false;
+}
+
+static void scan_row(const scan *x, int64_t i) {
+    gauge_state *const s = x->s;
     const ota_logit_kernels *const kernels = ota_logit_kernels_newest();
-    for (int64_t i = 0; i < s->d.rows && analysis_goes_on(s->call, i); i++) {
-        load(&s->d, i, first, count, s->strip.entries);
+    double entries[STRIP];
+    s->row_low[i] = HUGE_VAL, s->row_high[i] = -HUGE_VAL;
+    for (int64_t first = 0; first < s->d.columns; first += STRIP) {
+        const int64_t count = strip_size(&s->d, first);
+        if (x->step != NULL && s->moved != NULL && !is_changed(x, first, count)) continue;
+        load(&s->d, i, first, count, entries);
         double high = s->row_high[i];
-        kernels->row(s->strip.entries, s->v + first, count, &s->row_low[i], &high);
+        kernels->row(entries, s->v + first, count, &s->row_low[i], &high);
         if (!(high > s->row_high[i])) continue;
         s->row_high[i] = high;
-        if (high_at == NULL) continue;
+        if (x->high_at == NULL) continue;
         int64_t j = 0;
-        while (j < count - 1 && s->strip.entries[j] - s->v[first + j] < high) j++;
-        high_at[i] = first + j;
+        while (j < count - 1 && entries[j] - s->v[first + j] < high) j++;
+        x->high_at[i] = first + j;
     }
+}
+
+static void scan_share(void *context, int64_t share, int worker) {
+    const scan *x = context;
+    const int64_t end = gauge_share_begin(&x->s->d, share + 1);
+    (void)worker;
+    for (int64_t i = gauge_share_begin(&x->s->d, share);
+         i < end && ota_analysis_goes_on(x->s->call); i++)
+        scan_row(x, i);
 }
 
 ota_status ota_gauge_scan(gauge_state *s, gauge_column_step *step, int64_t *high_at,
                           bool *changed) {
+    /* Pieces for threads; whole strips are read in less time. */
+    scan x = {.s = s,
+              .step = step,
+              .width = s->options->executor != NULL ? PIECE : STRIP,
+              .high_at = high_at};
+    const int64_t pieces = step != NULL ? ota_int_ceil_div(s->d.columns, x.width) : 0;
     *changed = false;
-    for (int64_t i = 0; i < s->d.rows; i++) s->row_low[i] = HUGE_VAL, s->row_high[i] = -HUGE_VAL;
-    for (int64_t first = 0; first < s->d.columns; first += STRIP) {
-        const int64_t count = strip_size(&s->d, first);
-        if (!ota_analysis_goes_on(s->call)) break;
-        if (step != NULL) {
-            scan_columns(s, first, count);
-            /* Shifts are not made of what was not read. */
-            const ota_status interrupted = ota_analysis_interrupted(s->call);
-            if (interrupted != OTA_OK) return interrupted;
-            if (step(s, first, count))
-                *changed = true;
-            else if (s->moved != NULL)
-                continue;
-        }
-        scan_rows(s, first, count, high_at);
+    gauge_run(s->options, pieces, step_piece, &x);
+    const ota_status interrupted = ota_analysis_interrupted(s->call);
+    if (interrupted != OTA_OK) return interrupted;
+    for (int64_t t = 0; t < pieces; t++) {
+        *changed = *changed || s->pieces[t].changed;
+        s->widest = fmax(s->widest, s->pieces[t].widest);
     }
+    gauge_run(s->options, gauge_shares(&s->d), scan_share, &x);
     return ota_analysis_interrupted(s->call);
-}
-
-static void note_change(gauge_state *s, double change) {
-    if (change > s->widest) s->widest = change;
 }
 
 /* ---- midranges ---- */
 
-bool ota_gauge_centre_columns(gauge_state *s, int64_t first, int64_t count) {
+bool ota_gauge_centre_columns(gauge_state *s, gauge_strip *strip, int64_t first, int64_t count) {
     for (int64_t j = 0; j < count; j++) {
-        s->v[first + j] = 0.5 * (s->strip.low[j] + s->strip.high[j]);
-        s->policy.column_at[first + j] = s->strip.low_at[j];
+        s->v[first + j] = 0.5 * (strip->low[j] + strip->high[j]);
+        s->policy.column_at[first + j] = strip->low_at[j];
     }
     return true;
 }
@@ -169,14 +206,14 @@ static void follow_policy(gauge_state *s) {
     s->slack = 8.0 * DBL_EPSILON * (s->scale + most);
 }
 
-static bool improve_columns(gauge_state *s, int64_t first, int64_t count) {
+static bool improve_columns(gauge_state *s, gauge_strip *strip, int64_t first, int64_t count) {
     bool changed = false;
     for (int64_t j = 0; j < count; j++) {
-        const double v = s->strip.low[j] + s->eta, change = s->v[first + j] - v;
+        const double v = strip->low[j] + s->eta, change = s->v[first + j] - v;
         if (!(change > s->slack)) continue;
         s->v[first + j] = v;
-        s->policy.column_at[first + j] = s->strip.low_at[j];
-        note_change(s, change);
+        s->policy.column_at[first + j] = strip->low_at[j];
+        strip->widest = fmax(strip->widest, change);
         changed = true;
     }
     return changed;
@@ -197,7 +234,7 @@ ota_status ota_gauge_howard(gauge_state *s) {
             if (!(change > s->slack)) continue;
             s->k[i] = k;
             s->policy.row_at[i] = s->policy.stack[i];
-            note_change(s, change);
+            s->widest = fmax(s->widest, change);
             changed = true;
         }
         s->passes++;
@@ -209,10 +246,10 @@ ota_status ota_gauge_howard(gauge_state *s) {
 
 /* ---- the tie rule: the centre between the greatest and the least minimiser with k_0 = 0 ---- */
 
-static bool raise_to_reach(gauge_state *s, int64_t first, int64_t count) {
+static bool raise_to_reach(gauge_state *s, gauge_strip *strip, int64_t first, int64_t count) {
     bool changed = false;
     for (int64_t j = 0; j < count; j++) {
-        const double v = s->strip.high[j] - s->eta, change = v - s->v[first + j];
+        const double v = strip->high[j] - s->eta, change = v - s->v[first + j];
         if (!(change > s->slack)) continue;
         s->v[first + j] = v;
         changed = true;
@@ -220,10 +257,10 @@ static bool raise_to_reach(gauge_state *s, int64_t first, int64_t count) {
     return changed;
 }
 
-static bool lower_to_reach(gauge_state *s, int64_t first, int64_t count) {
+static bool lower_to_reach(gauge_state *s, gauge_strip *strip, int64_t first, int64_t count) {
     bool changed = false;
     for (int64_t j = 0; j < count; j++) {
-        const double v = s->strip.low[j] + s->eta, change = s->v[first + j] - v;
+        const double v = strip->low[j] + s->eta, change = s->v[first + j] - v;
         if (!(change > s->slack)) continue;
         s->v[first + j] = v;
         changed = true;

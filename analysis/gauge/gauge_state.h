@@ -5,8 +5,24 @@
 #include "gauge.h"
 
 typedef struct gauge_state gauge_state;
-/* Changes v on a strip from low and high of its columns; returns whether anything changed. */
-typedef bool gauge_column_step(gauge_state *s, int64_t first, int64_t count);
+
+/* Some columns at a time: entries of a row; of each column min_i D_ij - k_i, where, and max_i. */
+typedef struct gauge_strip {
+    double entries[STRIP];
+    double low[STRIP];
+    double high[STRIP];
+    int64_t low_at[STRIP];
+    double widest; /* largest change of a step on it */
+} gauge_strip;
+
+/* Changes v on a strip from low and high of its columns, and nothing else of the state; returns whether anything changed. */
+typedef bool gauge_column_step(gauge_state *s, gauge_strip *strip, int64_t first, int64_t count);
+
+/* What a step made of some columns. */
+typedef struct gauge_piece {
+    bool changed;
+    double widest;
+} gauge_piece;
 
 /* The policy: for every row a column, for every column a row. */
 typedef struct gauge_policy {
@@ -23,14 +39,6 @@ typedef struct gauge_cycle {
     int64_t length;
 } gauge_cycle;
 
-/* Some columns at a time: entries of a row; of each column min_i D_ij - k_i, where, and max_i. */
-typedef struct gauge_strip {
-    double entries[STRIP];
-    double low[STRIP];
-    double high[STRIP];
-    int64_t low_at[STRIP];
-} gauge_strip;
-
 struct gauge_state {
     const analysis_call *call;
     matrix d;
@@ -41,7 +49,7 @@ struct gauge_state {
     int64_t *moved;             /* [rows] or NULL: only these rows changed since the last scan */
     gauge_policy policy;
     gauge_cycle cycle;
-    gauge_strip strip;
+    gauge_piece *pieces;         /* of the columns, of the scan at hand */
     double eta;                  /* what the column step works with */
     double scale, slack, widest; /* max |D_ij|; rounding of D - k - v; largest change of a pass */
     double lower;
@@ -51,15 +59,15 @@ struct gauge_state {
     int64_t *places;
 };
 
-/* One pass over the matrix: `step`, when there is one, on every strip's columns, then the rows' extremes
- * with the shifts it left. high_at [rows] or NULL receives where the row maxima are. With `moved`, the
+/* `step`, when there is one, on all columns, a task a piece of them; then the rows' extremes with the shifts it left, a
+ * task some rows. high_at [rows] or NULL receives where the row maxima are. With `moved`, the
  * extremes are those over rows and strips that changed. */
 ota_status ota_gauge_scan(gauge_state *s, gauge_column_step *step, int64_t *high_at, bool *changed);
 /* The best cycle of the policy: its mean becomes eta, a row of it the root, and it becomes the
  * certificate when it is the best so far. */
 void ota_gauge_best_cycle(gauge_state *s);
 /* A column step: v_j = midrange of D_ij - k_i. */
-bool ota_gauge_centre_columns(gauge_state *s, int64_t first, int64_t count);
+bool ota_gauge_centre_columns(gauge_state *s, gauge_strip *strip, int64_t first, int64_t count);
 /* k_i = midrange of D_ij - v_j of the last scan. */
 void ota_gauge_centre_rows(gauge_state *s);
 /* Row midranges at v = 0, column midranges, row midranges: a start, with its policy. */

@@ -232,7 +232,7 @@ static json_t *settings_json(const run *r) {
 static int write_manifest(run *r) {
     const ota_model_facts *f = &r->facts;
     json_t *files = NULL;
-    int code = run_model_hash(r->context, r->model, &files, r->model_sha256);
+    int code = run_hash_end(r->hash, &files, r->model_sha256);
     json_t *model =
         json_pack("{s:s, s:s, s:o, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I}", "name",
                   r->context->operands[0], "sha256", r->model_sha256, "files", files,
@@ -255,6 +255,7 @@ static int write_manifest(run *r) {
         code = cli_fail(&r->context->error, CLI_EXIT_LIMIT, "there is no memory left");
     if (code == 0) code = run_folder_manifest(r->context, &r->folder, manifest);
     json_decref(manifest);
+    r->begun = code == 0;
     return code;
 }
 
@@ -304,6 +305,7 @@ static int measure_window(run *r, int64_t index, run_record *record) {
     run_folder_record(&r->folder, index, path);
     if (index == 0) code = run_example_begin(r);
     if (code == 0) code = run_measure(r, record);
+    if (code == 0 && !r->begun) code = write_manifest(r);
     if (code == 0 && index == 0) code = run_example_write(r);
     run_example_end(r);
     return code == 0 ? run_record_write(r->context, record, path) : code;
@@ -418,11 +420,13 @@ static int prepare(run *r) {
     return run_measure_open(r, r->text.windows[0].count);
 }
 
-/* Rank 0 takes the folder; then the others see what it wrote there. */
+/* Rank 0 takes the folder; then the others see what it wrote there. Where nothing is looked up in a manifest, it is written
+ * before the first record is, and the model's files are hashed beside the first window. */
 static int open_folder(run *r) {
     const bool first = cli_ranks_rank() == 0;
+    const bool now = r->context->settings.analyze.resume || cli_ranks_size() > 1;
     int code = first ? run_folder_open(r->context, &r->folder) : 0;
-    if (code == 0 && first) code = write_manifest(r);
+    if (code == 0 && first && now) code = write_manifest(r);
     code = together(code);
     if (code != 0 || first) return together(code);
     code = run_folder_join(r->context, &r->folder);
@@ -430,7 +434,9 @@ static int open_folder(run *r) {
 }
 
 static int analyze_model(run *r) {
-    int code = together(prepare(r));
+    int code = run_hash_begin(r->context, r->model, &r->hash);
+    if (code == 0) code = prepare(r);
+    code = together(code);
     if (code == 0) code = open_folder(r);
     if (code == 0) code = together(measure_windows(r));
     if (code != 0 || cli_ranks_rank() > 0) return code;
@@ -454,6 +460,7 @@ static int analyze(cli_context *context) {
         code = analyze_model(r);
         run_figures_free(r);
         run_measure_close(r);
+        run_hash_free(r->hash);
         run_folder_close(&r->folder);
         run_text_free(&r->text);
         for (int k = 0; k < METHODS_MOST; k++) free(r->settings.method_text[k]);

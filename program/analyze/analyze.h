@@ -283,10 +283,13 @@ int run_folder_manifest(cli_context *context, const run_folder *folder, json_t *
 
 int run_file_hash(cli_context *context, const char *path, int64_t *bytes,
                   char text[SHA256_DIGEST_STRING_LENGTH]);
-/* Name, bytes and sha256 of every file that decides what the model computes, and in `text` one hash of
- * them all. */
-int run_model_hash(cli_context *context, const ota_model *model, json_t **files,
-                   char text[SHA256_DIGEST_STRING_LENGTH]);
+/* Finds the files that decide what the model computes, and begins to hash them on threads of its own, beside what the caller
+ * does. *hash is freed by the caller, after a failure, too. */
+typedef struct run_hash run_hash;
+int run_hash_begin(cli_context *context, const ota_model *model, run_hash **hash);
+/* Waits for them: name, bytes and sha256 of each, and in `text` one hash of them all. */
+int run_hash_end(run_hash *hash, json_t **files, char text[SHA256_DIGEST_STRING_LENGTH]);
+void run_hash_free(run_hash *hash);
 
 /* ---- the run ---- */
 
@@ -306,6 +309,8 @@ typedef struct run {
     run_settings settings;
     run_text text;
     run_folder folder;
+    run_hash *hash;
+    bool begun; /* the folder has its manifest */
     char model_sha256[SHA256_DIGEST_STRING_LENGTH];
     ota_session *sessions[VARIANTS_MOST];
     ota_executor executor;

@@ -1,7 +1,7 @@
 /* What a probe reads from the states of a window, state by state: z^l = W x^l + b, p^l = softmax(z^l).
  *
  *   memory   logits [n, V] of four states at a time: the first, the final, and the two of a transition
- *   rows     independent of one another: tasks of a few positions, and one task for the exact alignment
+ *   rows     independent of one another: tasks of a few positions
  *
  * bound_ratio = ||p' - p||_1 / (max_j ||W_j||_2 ||x' - x||_2) [TOT-27]; alignment R = min max |dz - k - v|
  * [TOT-38, 41]; coherence: ||softmax(z^0 + sum v) - p^L||_1 against sum ||r||_inf [TOT-42]. */
@@ -121,8 +121,9 @@ static void put_transition(const run *r, const step *s, int64_t i, const ota_tra
 
 /* ---- tasks ---- */
 
-static ota_status measure_rows(run *r, const step *s, int64_t task, int worker, ota_error *error) {
+static ota_status measure_rows(run *r, int64_t task, int worker, ota_error *error) {
     struct run_work *w = r->work;
+    const step *s = w->step;
     const int ring = (int)(s->index % RING);
     for (int64_t i = task * ROWS_PER_TASK; i < task_end(r, task); i++) {
         ota_prediction prediction;
@@ -141,32 +142,27 @@ static ota_status measure_rows(run *r, const step *s, int64_t task, int worker, 
     return OTA_OK;
 }
 
-static ota_status align(run *r, const step *s, ota_error *error) {
+/* The exact alignment of a transition, whose passes over the logits are tasks, too. */
+static int align(run *r, const step *s) {
     struct run_work *w = r->work;
+    ota_error error = {.message = ""};
     const int64_t n = tokens_of(r);
     const ota_gauge_arrays arrays = {.column_shift = w->shift, .row_residual = w->residual};
+    const ota_gauge_options how = {.size = sizeof how, .executor = &r->executor};
     ota_gauge_result result;
     const ota_status status = ota_gauge(&(ota_gauge_matrix){.a = s->now->logits,
                                                             .b = s->before->logits,
                                                             .type = OTA_F32,
                                                             .rows = n,
                                                             .columns = w->vocabulary},
-                                        NULL, &arrays, &result, &r->context->analysis, error);
-    if (status < 0) return status;
+                                        &how, &arrays, &result, &r->context->analysis, &error);
+    if (status < 0) return cli_fail_status(r->context, status, &error);
     put(r, s->probe, COLUMN_ALIGNMENT, s->index - 1, result.residual);
     put(r, s->probe, COLUMN_ALIGNMENT_LOWER, s->index - 1, result.residual_lower);
     put(r, s->probe, COLUMN_ALIGNMENT_RMS, s->index - 1, result.rms);
     for (int64_t j = 0; j < w->vocabulary; j++) w->shift_sum[j] += w->shift[j];
     for (int64_t i = 0; i < n; i++) w->residual_sum[i] += w->residual[i];
-    return OTA_OK;
-}
-
-/* Task 0 of a transition is its alignment, which takes about as long as all rows together. */
-static ota_status measure_task(run *r, int64_t task, int worker, ota_error *error) {
-    const step *s = r->work->step;
-    const bool aligned = s->index > 0 && r->work->variant == 0;
-    if (aligned && task == 0) return align(r, s, error);
-    return measure_rows(r, s, aligned ? task - 1 : task, worker, error);
+    return 0;
 }
 
 static ota_status final_task(run *r, int64_t task, int worker, ota_error *error) {
@@ -271,7 +267,8 @@ static int measure_state(run *r, step *s) {
     if (s->now != &w->final)
         fill_lens(r, s->probe, run_state(r, r->settings.first + s->index), s->now);
     const bool aligned = s->index > 0 && w->variant == 0;
-    const int code = run_tasks(r, tasks + (aligned ? 1 : 0), measure_task);
+    int code = aligned ? align(r, s) : 0;
+    if (code == 0) code = run_tasks(r, tasks, measure_rows);
     run_pace_step(r, r->pace.state);
     if (code == 0 && aligned && s->probe == 0) run_pairs_keep(r, s->index - 1, s->before, s->now);
     return code;

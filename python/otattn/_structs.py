@@ -447,6 +447,7 @@ class GaugeOptions(ctypes.Structure):
         ("rule", ctypes.c_int),
         ("tolerance", ctypes.c_double),
         ("max_passes", ctypes.c_int64),
+        ("executor", ctypes.c_void_p),
     )
 
 

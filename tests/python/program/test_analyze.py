@@ -6,8 +6,10 @@ size of the measure, and those that count ranks to what one pair out of order in
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import fcntl
+import hashlib
 import json
 import os
 import shutil
@@ -368,6 +370,33 @@ def whole(place: Path) -> dict[str, bytes]:
 def test_threads_make_no_difference(place: Path, whole: dict[str, bytes]) -> None:
     answer(place, *WORDS, "-o", "threads", "--threads", 3)
     assert contents(place / "threads") == whole
+
+
+def test_a_model_s_files_are_hashed_side_by_side(place: Path) -> None:
+    """Two large files keep two threads busy, while the first window is measured; the hashes are those of one thread."""
+    shutil.copytree(place / "model", place / "large")
+    for name in ("one.txt", "two.txt"):
+        with (place / "large" / name).open("wb") as file:
+            file.truncate(50_000_000)
+    words = ["analyze", "large", *WORDS[2:5], "1x8"]
+    files = {}
+    for threads in (1, 3):
+        process = subprocess.Popen(
+            [PROGRAM, *words, "-o", f"large-{threads}", "--threads", str(threads)], cwd=place,
+            stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+        )  # fmt: skip
+        ticks: dict[str, int] = {}
+        while process.poll() is None:
+            for task in Path(f"/proc/{process.pid}/task").glob("*"):
+                with contextlib.suppress(OSError, IndexError):
+                    ticks[task.name] = int((task / "stat").read_text().rpartition(")")[2].split()[11])
+        manifest = json.loads((place / f"large-{threads}" / "manifest.json").read_text())
+        files[threads] = manifest["model"]["files"]
+        busy = [count for count in ticks.values() if 4 * count > sum(ticks.values())]
+        assert process.returncode == 0 and len(busy) == min(threads, 2), (threads, ticks)
+    assert files[1] == files[3] and {file["name"] for file in files[1]} >= {"one.txt", "two.txt"}
+    whole = hashlib.sha256(bytes(50_000_000)).hexdigest()
+    assert [file["sha256"] for file in files[1] if file["name"] == "two.txt"] == [whole]
 
 
 @pytest.mark.parametrize("records", [0, 1, 4, 9, 12])
