@@ -254,7 +254,11 @@ class HookedModel:
         prepend_bos: bool | None = None,
         **options: Unpack[RunOptions],
     ) -> tuple[Any, Any]:
-        """What `forward` returns, and activations: all, those of these names, or those that a call allows."""
+        """What `forward` returns, and activations: all, those of these names, or those that a call allows.
+
+        As in TransformerLens without `use_attn_result`, what every head adds to the stream
+        (`attn.hook_result`) comes only where `names_filter` asks for it.
+        """
         remove_batch_dim = flag("remove_batch_dim", remove_batch_dim)
         return_cache_object = flag("return_cache_object", return_cache_object)
         ids = self._ids(input, prepend_bos)
@@ -262,7 +266,7 @@ class HookedModel:
         if callable(names_filter):
             wanted = [name for name in names if names_filter(name)]
         elif names_filter is None:
-            wanted = names
+            wanted = [name for name in names if not name.endswith("attn.hook_result")]
         else:
             wanted = [names_filter] if isinstance(names_filter, str) else list(names_filter)
         given: RunOptions = {**self.options, **options}

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import importlib
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -30,13 +31,17 @@ def lens() -> Any:
     return pytest.importorskip("transformer_lens")
 
 
-def _theirs(lens: Any, model: otattn.Model, root: Path) -> Any:
-    """The shipped model as a HookedTransformer, its weights as they are."""
+def _shipped(root: Path) -> Any:
+    """The shipped model in transformers."""
     from transformers import GPT2Config, GPT2LMHeadModel
 
     folder = root / "data/demo/model"
     config = GPT2Config.from_pretrained(folder)
-    source = GPT2LMHeadModel.from_pretrained(folder, config=config, dtype=torch.float32)
+    return GPT2LMHeadModel.from_pretrained(folder, config=config, dtype=torch.float32)
+
+
+def _theirs(lens: Any, model: otattn.Model, source: Any) -> Any:
+    """A GPT-2 of transformers as a HookedTransformer, its weights as they are."""
     f = model.facts
     cfg = lens.HookedTransformerConfig(
         n_layers=f.layers,
@@ -64,9 +69,8 @@ def _theirs(lens: Any, model: otattn.Model, root: Path) -> Any:
     return made
 
 
-def test_every_activation_is_transformer_lens_s(lens: Any, model: otattn.Model, root: Path) -> None:
-    theirs, ours = _theirs(lens, model, root), model.as_transformer_lens()
-    tokens = ours.to_tokens(TEXT)
+def _compare_all(theirs: Any, ours: Any, tokens: torch.Tensor) -> None:
+    """Logits and every activation of both."""
     right, activations = theirs.run_with_cache(tokens)
     cache = dict(activations)
     for name, x in cache.items():
@@ -90,6 +94,12 @@ def test_every_activation_is_transformer_lens_s(lens: Any, model: otattn.Model, 
         compared += 1
     # The input of the last product is the last norm's, and its output the logits.
     assert {*cache} - {*found} == {"unembed.hook_in", "unembed.hook_out"} and compared == len(found) - 4
+
+
+def test_every_activation_is_transformer_lens_s(lens: Any, model: otattn.Model, root: Path) -> None:
+    theirs, ours = _theirs(lens, model, _shipped(root)), model.as_transformer_lens()
+    tokens = ours.to_tokens(TEXT)
+    _compare_all(theirs, ours, tokens)
     for name in ("W_Q", "W_K", "W_V", "W_O"):
         assert torch.allclose(getattr(ours, name), getattr(theirs, name), rtol=0, atol=1e-6)
     assert float(ours(tokens, "loss")) == pytest.approx(float(theirs(tokens, return_type="loss")), abs=1e-5)
@@ -108,7 +118,7 @@ def test_every_activation_is_transformer_lens_s(lens: Any, model: otattn.Model, 
 
 
 def test_transformer_lens_s_own_code_takes_it(lens: Any, model: otattn.Model, root: Path) -> None:
-    theirs, ours = _theirs(lens, model, root), model.as_transformer_lens()
+    theirs, ours = _theirs(lens, model, _shipped(root)), model.as_transformer_lens()
     tokens = ours.to_tokens(TEXT)
     theirs.to_tokens = lambda text, **_: ours.to_tokens(text)
     _, found = ours.run_with_cache(tokens)
@@ -133,6 +143,84 @@ def test_transformer_lens_s_own_code_takes_it(lens: Any, model: otattn.Model, ro
             for pattern, score in zip(patterns, heads, strict=True):
                 own = getattr(otattn.analysis.head_scores(pattern, tokens[0].numpy()), share)
                 assert own == pytest.approx(float(score), abs=1e-5), (kind, layer)
+
+
+# llama.cpp's names of GPT-2's tensors, those of blocks, and whether transformers has the matrix transposed.
+GGUF_NAMES = {
+    "transformer.wte": "token_embd",
+    "transformer.wpe": "position_embd",
+    "transformer.ln_f": "output_norm",
+}
+GGUF_BLOCKS = {
+    "ln_1": "attn_norm", "attn.c_attn": "attn_qkv", "attn.c_proj": "attn_output",
+    "ln_2": "ffn_norm", "mlp.c_fc": "ffn_up", "mlp.c_proj": "ffn_down",
+}  # fmt: skip
+
+
+def _write_gguf(gguf: Any, path: Path, source: Any, folder: Path) -> None:
+    """The model and its tokenizer as a Q8_0 file; matrices of `source` become those that the file decodes to."""
+    config = source.config
+    writer = gguf.GGUFWriter(path, "gpt2")
+    writer.add_context_length(config.n_positions)
+    writer.add_embedding_length(config.n_embd)
+    writer.add_feed_forward_length(4 * config.n_embd)
+    writer.add_block_count(config.n_layer)
+    writer.add_head_count(config.n_head)
+    writer.add_layer_norm_eps(config.layer_norm_epsilon)
+    pieces: dict[str, int] = json.loads((folder / "vocab.json").read_text())
+    writer.add_tokenizer_model("gpt2")
+    writer.add_tokenizer_pre("gpt-2")
+    writer.add_token_list(sorted(pieces, key=lambda piece: pieces[piece]))
+    writer.add_token_merges(
+        [line for line in (folder / "merges.txt").read_text().splitlines() if line[0] != "#"]
+    )
+    writer.add_bos_token_id(config.bos_token_id)
+    writer.add_eos_token_id(config.eos_token_id)
+    kind = gguf.GGMLQuantizationType.Q8_0
+    for name, weight in source.named_parameters():
+        module, _, end = name.rpartition(".")
+        if module in GGUF_NAMES:
+            own = GGUF_NAMES[module]
+        else:
+            _, _, block, part = module.split(".", 3)
+            own = f"blk.{block}.{GGUF_BLOCKS[part]}"
+        x, turned = weight.detach().numpy(), ".c_" in module and end == "weight"
+        if x.ndim == 2 and own != "position_embd":
+            rows = np.ascontiguousarray(x.T if turned else x)
+            data = gguf.quants.quantize(rows, kind)
+            back = gguf.quants.dequantize(data, kind)
+            weight.data = torch.from_numpy(np.ascontiguousarray(back.T if turned else back))
+            writer.add_tensor(f"{own}.{end}", data, raw_dtype=kind)
+        else:
+            writer.add_tensor(f"{own}.{end}", x.astype(np.float32))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+
+def test_a_gguf_file_s_patterns(lens: Any, root: Path, tmp_path: Path) -> None:
+    """From a text to patterns through the calls of a HookedTransformer, of a quantised file."""
+    gguf = pytest.importorskip("gguf")
+    folder, path, source = root / "data/demo/model", tmp_path / "demo.gguf", _shipped(root)
+    before = source.transformer.h[0].mlp.c_fc.weight.clone()
+    _write_gguf(gguf, path, source, folder)
+    assert not torch.equal(before, source.transformer.h[0].mlp.c_fc.weight)
+    with otattn.Model(path) as model, otattn.Model(folder) as shipped:
+        theirs, ours = _theirs(lens, model, source), model.as_transformer_lens()
+        tokens = ours.to_tokens(TEXT)
+        assert torch.equal(tokens, shipped.as_transformer_lens().to_tokens(TEXT))
+        assert ours.to_str_tokens(TEXT) == shipped.as_transformer_lens().to_str_tokens(TEXT)
+        _compare_all(theirs, ours, tokens)
+        _, found = ours.run_with_cache(TEXT, names_filter=lambda name: name.endswith("hook_pattern"))
+        _, right = theirs.run_with_cache(tokens)
+        for layer in range(4):
+            assert torch.allclose(found["pattern", layer], right["pattern", layer], rtol=0, atol=2e-5), layer
+        theirs.to_tokens = lambda text, **_: ours.to_tokens(text)
+        detector = importlib.import_module("transformer_lens.head_detector")
+        kind = "previous_token_head"
+        mine = detector.detect_head(ours, TEXT, kind)
+        assert torch.allclose(mine, detector.detect_head(theirs, TEXT, kind), atol=1e-4)
 
 
 def test_bertviz_draws_a_capture(model: otattn.Model) -> None:

@@ -80,8 +80,12 @@ def test_configuration_and_tokens(lens: HookedModel, model: otattn.Model) -> Non
 def test_runs_with_a_cache(lens: HookedModel, model: otattn.Model) -> None:
     run, capture = model.run(TEXT), model.capture(TEXT, "all")
     logits, cache = lens.run_with_cache(TEXT)
-    assert (logits.numpy() == run.logits).all() and [*cache] == model.points
-    assert all((cache[name].numpy() == capture[name]).all() for name in model.points)
+    results = [f"blocks.{k}.attn.hook_result" for k in range(4)]
+    assert (logits.numpy() == run.logits).all()
+    assert [*cache] == [name for name in model.points if name not in results]
+    assert all((cache[name].numpy() == capture[name]).all() for name in cache)
+    _, added = lens.run_with_cache(TEXT, names_filter=results, return_type=None)
+    assert [*added] == results and (added[results[1]].numpy() == capture[results[1]]).all()
     assert cache["pattern", -1] is cache["blocks.3.attn.hook_pattern"] is cache["attn", 3]
     assert cache.stack_activation("pattern").shape == (4, 1, 6, run.ids.size, run.ids.size)
     _, some = lens.run_with_cache(TEXT, names_filter=lambda name: name.endswith("hook_z"), return_type=None)
