@@ -5,8 +5,8 @@
 `transition_calls` (bench/transition_calls.c, a target of the build) runs on random GPT-2 models of 50,000
 words. With --before, the same program linked with another build of the library runs in turns with it, and
 all figures must be the same bits. Per token and transition, both probes: ms of the products, of rows (ranks,
-sums, transition, prediction) and of the exact alignment, and the ratio of the latter two to the products; then
-what of the alignment no number of threads makes shorter (all of it in a build without tasks).
+sums, transition, prediction) and of the exact alignment, and the ratio of the latter two to the products;
+then what of the alignment no number of threads makes shorter (all of it in a build without tasks).
 """
 
 from __future__ import annotations

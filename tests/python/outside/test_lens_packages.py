@@ -158,7 +158,7 @@ GGUF_BLOCKS = {
 
 
 def _write_gguf(gguf: Any, path: Path, source: Any, folder: Path) -> None:
-    """The model and its tokenizer as a Q8_0 file; matrices of `source` become those that the file decodes to."""
+    """The model and its tokenizer as a Q8_0 file; matrices of `source` become those that it decodes to."""
     config = source.config
     writer = gguf.GGUFWriter(path, "gpt2")
     writer.add_context_length(config.n_positions)

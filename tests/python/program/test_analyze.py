@@ -373,7 +373,7 @@ def test_threads_make_no_difference(place: Path, whole: dict[str, bytes]) -> Non
 
 
 def test_a_model_s_files_are_hashed_side_by_side(place: Path) -> None:
-    """Two large files keep two threads busy, while the first window is measured; the hashes are those of one thread."""
+    """Two large files keep two threads busy; the hashes are those of one thread."""
     shutil.copytree(place / "model", place / "large")
     for name in ("one.txt", "two.txt"):
         with (place / "large" / name).open("wb") as file:
