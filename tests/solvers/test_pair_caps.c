@@ -12,13 +12,8 @@
 
 #include <cmocka.h>
 
-#include <float.h>
-#include <math.h>
-
-#include "backend/cpu/kernels/kernels.h"
-#include "solvers/matching/combinatorial.h"
 #include "groups.h"
-#include "draw/random.h"
+#include "matching_cases.h"
 #include "spec.h"
 
 enum { SIZE = 48, TRIALS = 3000 };
@@ -31,43 +26,20 @@ typedef struct pair_caps {
     double floor, sink;
 } pair_caps;
 
-static int64_t questions, questions_left;
-
-static ota_status cancelled_later(const ota_settings *settings) {
-    (void)settings;
-    questions++;
-    return questions_left-- > 0 ? OTA_OK : OTA_CANCELLED;
-}
-
-static ota_status solve(pair_caps *c, int64_t left) {
+static ota_status solve(pair_caps *c) {
     const ota_array array = ota_array_of(c->cap, OTA_F64, 1, 1, c->n, c->m);
     const ota_entry_caps caps = {.cap = c->one_cap ? c->cap[0] : INFINITY,
                                  .array = c->one_cap ? NULL : &array};
     const ota_transport_kind kind = ota_transport_kind_of(!c->uncapped, c->floor > 0.0);
     const size_t bytes = ota_transport_workspace(c->n, c->m, kind);
-    assert_true(bytes != SIZE_MAX);
-    void *work = aligned_alloc(64, bytes);
-    assert_non_null(work);
+    void *work = work_of(bytes);
     memset(work, 0xA5, bytes);
-    ota_transport problem = {.n = c->n,
-                             .m = c->m,
-                             .scores = c->scores,
-                             .stride = c->m,
-                             .mu = c->mu,
-                             .nu = c->nu,
-                             .capped = c->capped,
-                             .floor = c->floor,
-                             .caps = c->uncapped ? NULL : &caps,
-                             .flat = c->flat,
-                             .sink = c->sink,
-                             .costs = ota_kernels_choose(NULL)->f64->costs,
-                             .watch = {.interrupted = cancelled_later},
-                             .plan = c->plan,
-                             .plan_stride = c->m,
-                             .f = c->f,
-                             .g = c->g};
-    questions = 0;
-    questions_left = left;
+    ota_transport problem = transport_of(c->n, c->m, c->scores, c->mu, c->nu, c->plan, c->f, c->g);
+    problem.capped = c->capped;
+    problem.floor = c->floor;
+    problem.caps = c->uncapped ? NULL : &caps;
+    problem.flat = c->flat;
+    problem.sink = c->sink;
     const ota_status status = ota_transport_solve(&problem, work);
     free(work);
     return status;
@@ -175,7 +147,7 @@ static void plans_within_caps_meet_their_dual_bound(void **state) {
     dice d = 71;
     for (int64_t trial = 0; trial < TRIALS; trial++) {
         draw(c, &d, trial);
-        assert_int_equal(solve(c, INT64_MAX), OTA_OK);
+        assert_int_equal(solve(c), OTA_OK);
         assert_optimal(c);
     }
     free(c);
@@ -205,14 +177,14 @@ static void caps_that_leave_no_plan(void **state) {
             c->nu[j] += more / (c->capped ? 0.75 : 1.0);
         else
             c->mu[i] += more * (c->capped ? 0.75 : 1.0);
-        assert_int_equal(solve(c, INT64_MAX), OTA_INFEASIBLE);
+        assert_int_equal(solve(c), OTA_INFEASIBLE);
     }
     /* No mass at all, and a least sum. */
     *c = (pair_caps){.n = 1, .m = 2, .cap = {1.0, 1.0}, .nu = {1.0, 1.0}, .capped = true};
     c->sink = -INFINITY;
-    assert_int_equal(solve(c, INT64_MAX), OTA_OK);
+    assert_int_equal(solve(c), OTA_OK);
     c->floor = 0.5;
-    assert_int_equal(solve(c, INT64_MAX), OTA_INFEASIBLE);
+    assert_int_equal(solve(c), OTA_INFEASIBLE);
     free(c);
 }
 
@@ -233,29 +205,13 @@ static void bids_within_caps(void **state) {
         for (int j = 0; j < M; j++) scores[i * M + j] = popular[j] * (0.5 + uniform(&d));
     }
     const ota_entry_caps caps = {.cap = 2.0};
-    ota_transport problem = {.n = N,
-                             .m = M,
-                             .scores = scores,
-                             .stride = M,
-                             .mu = mu,
-                             .nu = nu,
-                             .capped = true,
-                             .caps = &caps,
-                             .sink = -INFINITY,
-                             .costs = ota_kernels_choose(NULL)->f64->costs,
-                             .watch = {.interrupted = cancelled_later},
-                             .plan = plan,
-                             .plan_stride = M,
-                             .f = f,
-                             .g = g};
-    void *work = aligned_alloc(64, ota_transport_workspace(N, M, OTA_TRANSPORT_CAPS));
-    assert_non_null(work);
+    ota_transport problem = transport_of(N, M, scores, mu, nu, plan, f, g);
+    problem.capped = true;
+    problem.caps = &caps;
+    void *work = work_of(ota_transport_workspace(N, M, OTA_TRANSPORT_CAPS));
     for (int kind = 0; kind < 2; kind++) {
         for (int k = 0; k < N * M && kind == 1; k++) scores[k] = (double)below(&d, 8);
-        questions = 0;
-        questions_left = INT64_MAX;
-        assert_int_equal(ota_transport_solve(&problem, work), OTA_OK);
-        const int64_t asked = questions;
+        const int64_t asked = ship_counted(&problem, work);
         double value = 0.0, bound = 0.0;
         for (int i = 0; i < N; i++) {
             double row = 0.0;
@@ -273,10 +229,7 @@ static void bids_within_caps(void **state) {
         assert_true(fabs(bound - value) <= 1e-9 * N);
         /* 135 and 8; 1892 without bids. */
         spec_check("", (double)asked, kind == 0 ? 300.0 : 50.0);
-        for (int part = 0; part < 16; part++) {
-            questions_left = asked * part / 16;
-            assert_int_equal(ota_transport_solve(&problem, work), OTA_CANCELLED);
-        }
+        assert_cancelling_is_heard(&problem, work, asked);
     }
     free(work);
     free(scores);

@@ -208,6 +208,30 @@ static inline ota_status ship(transport_case *c) {
     return status;
 }
 
+static int64_t questions_left;
+
+static inline ota_status cancelled_later(const ota_settings *settings) {
+    questions_left--;
+    return count_question(settings) == OTA_OK && questions_left >= 0 ? OTA_OK : OTA_CANCELLED;
+}
+
+/* Solves the problem and returns how often it asked whether to go on. */
+static inline int64_t ship_counted(ota_transport *problem, void *work) {
+    problem->watch.interrupted = cancelled_later;
+    questions = 0;
+    questions_left = INT64_MAX;
+    assert_int_equal(ota_transport_solve(problem, work), OTA_OK);
+    return questions;
+}
+
+/* After ship_counted, which returned `asked`: a no to any of 16 of its questions ends it. */
+static inline void assert_cancelling_is_heard(ota_transport *problem, void *work, int64_t asked) {
+    for (int part = 0; part < 16; part++) {
+        questions_left = asked * part / 16;
+        assert_int_equal(ota_transport_solve(problem, work), OTA_CANCELLED);
+    }
+}
+
 /* Asserts every promise of combinatorial.h and returns <P, S> (with the sink's share). Sums are formed in
  * units of the largest score, where tiny scores times tiny masses do not leave the normal range. */
 static inline double assert_transport(const transport_case *c) {
