@@ -14,10 +14,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from model_families import FAMILIES
+from model_families import make_model as make_family
 from program import PROGRAM, ROOT, answer, environment, run
 from safetensors.numpy import load_file, save_file
-from test_model_families import FAMILIES
-from test_model_families import make_model as make_family
 from test_models import CONFIGS, LOGITS, STATES, draw_ids, make_model
 
 torch = pytest.importorskip("torch")

@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from model_families import make_model
+from model_peers import BOUND
 from program import answer, run
 from safetensors.numpy import load_file
-from test_model_families import BOUND, make_model
 
 torch = pytest.importorskip("torch")
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from model_families import VOCABULARY, make_model
 from program import answer, run
 from safetensors.numpy import load_file
-from test_model_families import VOCABULARY, make_model
 
 gguf = pytest.importorskip("gguf")
 pytest.importorskip("torch")

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 import spec
+from model_peers import distance, peer_run
 from program import ROOT, answer, run
 from safetensors.numpy import load_file, save_file
 
@@ -97,31 +98,12 @@ def draw_ids(batch: int, count: int, seed: int = 5) -> np.ndarray:
     return np.random.default_rng(seed).integers(3, VOCABULARY, size=(batch, count))
 
 
-def peer_run(model: Any, ids: np.ndarray, lengths: np.ndarray | None = None) -> Any:
-    mask = None
-    if lengths is not None:
-        mask = torch.tensor(np.arange(ids.shape[1])[None] < lengths[:, None]).long()
-    with torch.no_grad():
-        return model(
-            torch.tensor(ids), attention_mask=mask, output_hidden_states=True, output_attentions=True
-        )
-
-
 def capture(folder: Path, model: Path, ids: np.ndarray, *words: Any) -> dict[str, np.ndarray]:
     np.save(folder / "ids.npy", ids)
     answer(
         folder, "capture", model, "--ids", "ids.npy", "--points", "all", "-f", "-o", "run.safetensors", *words
     )
     return load_file(folder / "run.safetensors")
-
-
-def distance(ours: np.ndarray, peer: Any, rows: np.ndarray | None = None) -> float:
-    """Largest difference, relative to the largest value; `rows` chooses [batch, count]."""
-    wanted = peer.numpy()
-    difference = np.abs(ours - wanted)
-    if rows is not None:
-        difference, wanted = difference[rows], wanted[rows]
-    return float(difference.max() / np.abs(wanted).max())
 
 
 def state_names(name: str, layers: int) -> list[str]:
