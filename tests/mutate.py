@@ -1,20 +1,20 @@
 """Plants one-line faults in copies of the sources and asks whether the C tests notice.
 
-    mutate.py [--count N] [--seed S] [--since REV] [--thorough] [--seconds T] [--folder BUILD] [--jobs J]
-              [--table FILE [--again]] [--python PYTHON]
+    mutate.py [--count N] [--seed S] [--since REV] [--only PATTERN] [--thorough] [--seconds T]
+              [--folder BUILD] [--jobs J] [--table FILE [--again]] [--python PYTHON]
     mutate.py --list          prints every place where a fault can be planted
     mutate.py --self-test     one fault of each kind, planted in text, must come out as said
 
 Faults are drawn from src, analysis and models (mutate_places.py), with --since from lines that changed since
-that commit, and judged side by side in J copies, each built incrementally (mutate_bench.py). A fault that
-does not compile or leaves the machine code as it was is none, and another is drawn. The tests that can reach
-the fault are linked and run few at a time, first those that are short for what they caught before, until one
-fails. These are the tests that link the changed file; with --thorough, those that a build with counters has
-seen run the changed line, and what they do not notice meets the likeliest once more under the address
-sanitizer and, in src, the random cases of ./dev dump, which must keep their bits. With --python, an
-environment with tests/requirements.txt, survivors meet the Python tests of the program on the fault's folder
-too. With --seconds a fault meets only as many of these tests as take so long together. Verdicts that the
-table holds already stand; with --again, survivors are judged anew.
+that commit, with --only from files whose path the pattern matches, and judged side by side in J copies, each
+built incrementally (mutate_bench.py). A fault that does not compile or leaves the machine code as it was is
+none, and another is drawn. The tests that can reach the fault are linked and run few at a time, first those
+that are short for what they caught before, until one fails. These are the tests that link the changed file;
+with --thorough, those that a build with counters has seen run the changed line, and what they do not notice
+meets the likeliest once more under the address sanitizer and, in src, the random cases of ./dev dump, which
+must keep their bits. With --python, an environment with tests/requirements.txt, survivors meet the Python
+tests of the program on the fault's folder too. With --seconds a fault meets only as many of these tests as
+take so long together. Verdicts that the table holds already stand; with --again, survivors are judged anew.
 With less than 85 % caught the exit status is 1; survivors are listed. Faults that no test could see stand
 with their reason in tests/mutants_equivalent.txt.
 """
@@ -192,6 +192,9 @@ def main() -> int:
     parser.add_argument("--count", type=int, default=10)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--since", metavar="REV", help="draws from lines that changed since this commit")
+    parser.add_argument(
+        "--only", metavar="PATTERN", default="", help="draws from files whose path it matches"
+    )
     parser.add_argument("--folder", type=Path, default=root / "build" / "mutants")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--least", type=float, default=LEAST_CAUGHT, help="share that must be caught")
@@ -224,6 +227,7 @@ def main() -> int:
     if options.since:
         changed = changed_lines(root, options.since)
         faults = [fault for fault in faults if (fault.file, fault.line) in changed]
+    faults = [fault for fault in faults if re.search(options.only, fault.file)]
     random.Random(options.seed).shuffle(faults)
     draw = Draw(benches, read_equivalent(root), read_table(options.table, options.again))
     verdicts: list[Verdict] = []
