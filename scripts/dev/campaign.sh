@@ -14,8 +14,6 @@ source "$(dirname "${BASH_SOURCE[0]}")/mutants.sh"
 source "$(dirname "${BASH_SOURCE[0]}")/outside.sh"
 # shellcheck source=scripts/dev/packages.sh
 source "$(dirname "${BASH_SOURCE[0]}")/packages.sh"
-# shellcheck source=scripts/dev/site.sh
-source "$(dirname "${BASH_SOURCE[0]}")/site.sh"
 
 # differential: the package beside POT, HiGHS, torch and entmax on 100,000 drawn problems, in ranges that a record keeps.
 differential() {
@@ -56,8 +54,6 @@ do_campaign() {
     say "killing 1,000 ranks"
     OTATTN_TEST_SCALE=50 run_ctest "$build" ctest-kills -R '^test_killed_ranks$'
     long_documents
-    say "making the site and reading it in a browser"
-    site_tests
     say "planting the faults of src/base/fault.h, which the statements must notice"
     step faults-build compile "$build/faults" -DOTATTN_FAULTS=ON -DOTATTN_TESTS=OFF
     step verify-faults "$build/faults/otattn" verify --self-test
@@ -71,7 +67,7 @@ do_campaign() {
     tail -n 1 "$log/step-mutants"
     say "fuzzing, each target for $seconds s"
     fuzz "$seconds"
-    count_results "$steps" "$results/pytest-long.xml" "$results/pytest-differential.xml" "$results/outside.xml" "$results/site.xml" "$results/ctest-long.xml" "$results/ctest-kills.xml"
+    count_results "$steps" "$results/pytest-long.xml" "$results/pytest-differential.xml" "$results/outside.xml" "$results/ctest-long.xml" "$results/ctest-kills.xml"
 }
 
 [[ ${BASH_SOURCE[0]} != "$0" ]] || do_campaign "$@"
