@@ -65,17 +65,6 @@ static void softmax_is_lipschitz(void **unused) {
         }
     }
     assert_true(sharp > printed);
-    /* Two symbols, from the middle: J v = v/2, so the ratio tends to 1 like 1 - O(step^2). */
-    for (double step = 0.5; step > 1e-6; step *= 0.1) {
-        const double z[2] = {0.0, 0.0}, w[2] = {step, -step};
-        ota_lipschitz bound;
-        ota_lipschitz_of(z, w, OTA_F64, 2, 1.0, &bound, NULL, NULL);
-        spec_check("TOT-21 TOT-117", fabs(bound.l1 / bound.printed - 1.0), step * step + 1e-14);
-    }
-    const double z[2] = {-0.7, 0.7}, w[2] = {0.7, -0.7};
-    ota_lipschitz bound;
-    ota_lipschitz_of(z, w, OTA_F64, 2, 1.0, &bound, NULL, NULL);
-    spec_check("DER-20", fabs(bound.l1 / bound.sharp - 1.0), 4.0 * u64);
 }
 
 static void jacobian_norm_equals_all_signs(void **unused) {
@@ -104,14 +93,6 @@ static void jacobian_norm_equals_all_signs(void **unused) {
     plain_softmax(z, MOST, 1.0, p);
     ota_jacobian_norm(p, MOST, &lower, &upper, NULL, NULL);
     assert_true(lower <= upper && upper == 1.0 && lower > 0.9);
-    /* Errata E11: near saturation it vanishes like 4 eps, not like eps^2. */
-    for (double eps = 1e-2; eps > 1e-30; eps *= 1e-4) {
-        double tail[11] = {1.0 - eps};
-        for (int i = 1; i < 11; i++) tail[i] = 0.1 * eps;
-        ota_jacobian_norm(tail, 11, &lower, &upper, NULL, NULL);
-        spec_check("TOT-22", fabs(lower / (4.0 * eps * (1.0 - eps)) - 1.0), 1e-14);
-        assert_true(lower > 10.0 * eps * eps);
-    }
     /* A symbol of one half is the best subset alone, however the sums of many others round. */
     for (int others = 21; others < 61; others++) {
         double half[61];
@@ -119,36 +100,6 @@ static void jacobian_norm_equals_all_signs(void **unused) {
         half[others] = 0.5;
         assert_int_equal(ota_jacobian_norm(half, others + 1, &lower, &upper, NULL, NULL), OTA_OK);
         spec_check("TOT-22", fabs(lower - 1.0) + (upper - lower), 1e-14);
-    }
-}
-
-/* p' - p = integral of J(z + t dz) dz over t: ten-point Gauss on 8 pieces. */
-static void the_path_integral_is_the_change(void **unused) {
-    (void)unused;
-    static const double at[5] = {0.1488743389816312, 0.4333953941292472, 0.6794095682990244,
-                                 0.8650633666889845, 0.9739065285171717};
-    static const double weight[5] = {0.2955242247147529, 0.2692667193099963, 0.2190863625159820,
-                                     0.1494513491505806, 0.0666713443086881};
-    uint64_t state = 3;
-    for (int draw = 0; draw < 20; draw++) {
-        enum { SIZE = 6 };
-        double z[SIZE], d[SIZE], w[SIZE], p[SIZE], q[SIZE], sum[SIZE] = {0.0};
-        random_row(&state, 1.0, SIZE, z);
-        random_row(&state, 1.0, SIZE, d);
-        for (int i = 0; i < SIZE; i++) w[i] = z[i] + d[i];
-        for (int piece = 0; piece < 8; piece++) {
-            for (int k = 0; k < 10; k++) {
-                const double t = (piece + 0.5 + (k < 5 ? 0.5 : -0.5) * at[k % 5]) / 8.0;
-                double here[SIZE], product[SIZE];
-                for (int i = 0; i < SIZE; i++) here[i] = z[i] + t * d[i];
-                plain_softmax(here, SIZE, 1.0, here);
-                ota_fisher_product(here, d, SIZE, 1.0, product, NULL, NULL);
-                for (int i = 0; i < SIZE; i++) sum[i] += weight[k % 5] / 16.0 * product[i];
-            }
-        }
-        plain_softmax(z, SIZE, 1.0, p);
-        plain_softmax(w, SIZE, 1.0, q);
-        for (int i = 0; i < SIZE; i++) spec_check("TOT-23", fabs(q[i] - p[i] - sum[i]), 1e-12);
     }
 }
 
@@ -317,22 +268,11 @@ static void saturation_bounds_hold(void **unused) {
     spec_check("TOT-30", odds, 1e-12);
 }
 
-/* Errata E1: the argmax stays, and yet the change is 1e4 times what is printed. */
-static void printed_saturation_theorem_fails(void **unused) {
+static void a_lost_argmax_is_told(void **unused) {
     (void)unused;
-    const double z[2] = {10.0, 0.0}, w[2] = {10.0, 9.999};
+    const double z[2] = {10.0, 0.0};
     ota_saturation s;
-    ota_saturation_of(z, w, OTA_F64, 2, 1.0, &s, NULL, NULL);
-    assert_true(s.kept == 1 && 2.0 * s.tv > 0.999 && s.printed < 9.2e-5);
-    spec_check("TOT-28 TOT-118", s.tv, s.bound);
-    spec_check("TOT-28", fabs(s.tail_after / s.tail_bound - 1.0), 1e-10);
-    spec_check("TOT-28", fabs(s.margin_loss - 9.999), 1e-14);
-    double many[100] = {14.0}, moved[100] = {14.0};
-    for (int i = 1; i < 100; i++) moved[i] = 14.0 - 1e-3;
-    ota_saturation_of(many, moved, OTA_F64, 100, 1.0, &s, NULL, NULL);
-    assert_true(s.kept == 1 && 2.0 * s.tv > 1.97 && 2.0 * s.tv <= 1.98);
-    spec_check("TOT-28", s.tv, s.bound);
-    /* A lost argmax is told, and counted at the old index. */
+    /* ... and counted at the old index. */
     const double other[2] = {10.0, 11.0};
     ota_saturation_of(z, other, OTA_F64, 2, 1.0, &s, NULL, NULL);
     assert_true(s.kept == 0 && s.index == 0 && s.tail_after > 0.7);
@@ -374,34 +314,8 @@ static void events_are_found_exactly(void **unused) {
     spec_check_true("TOT-29", ota_saturation_event(&s, 1e-4, 2.0) == 0);
 }
 
-static void range_limits_hold_and_are_attained(void **unused) {
+static void range_limits_are_attained(void **unused) {
     (void)unused;
-    uint64_t state = 7;
-    int printed_fails = 0;
-    double excess[4] = {0.0};
-    for (int draw = 0; draw < 20000; draw++) {
-        const int size = whole(&state, 2, 19);
-        const double range = decade(&state, -1.0, 1.0), temperature = decade(&state, -0.3, 0.3);
-        double z[MOST] = {0.0}, p[MOST], least = 1.0, most = 0.0;
-        for (int i = 0; i < size; i++) {
-            z[i] = i == 0 ? 0.0 : i == 1 ? range : range * uniform(&state);
-        }
-        plain_softmax(z, size, temperature, p);
-        for (int i = 0; i < size; i++) {
-            least = fmin(least, p[i]);
-            most = fmax(most, p[i]);
-        }
-        ota_softmax_limits limits;
-        assert_int_equal(ota_softmax_limits_of(size, range, temperature, &limits, NULL), OTA_OK);
-        keep_worst(&excess[0], limits.max_least - most);
-        keep_worst(&excess[1], most - limits.max_most);
-        keep_worst(&excess[2], limits.min_least - least);
-        keep_worst(&excess[3], least - limits.min_most);
-        /* Errata E2: the printed lower bound of max p is its upper bound. */
-        printed_fails += most < limits.max_most - 1e-9;
-    }
-    for (int k = 0; k < 4; k++) spec_check("TOT-31", excess[k], 1e-14);
-    assert_true(printed_fails > 15000);
     for (int size = 2; size <= 20; size++) {
         const double range = 2.5, temperature = 0.7;
         ota_softmax_limits limits;
@@ -422,13 +336,7 @@ static void range_limits_hold_and_are_attained(void **unused) {
             }
         }
     }
-    const double z[3] = {2.0, 2.0, 0.0};
-    double p[3];
     ota_softmax_limits limits;
-    plain_softmax(z, 3, 1.0, p);
-    ota_softmax_limits_of(3, 2.0, 1.0, &limits, NULL);
-    spec_check("TOT-31", fabs(p[0] - 0.468311), 5e-7);
-    spec_check("TOT-31", fabs(limits.max_most - 0.786986), 5e-7);
     ota_softmax_limits_of(3, 1e6, 1.0, &limits, NULL);
     assert_true(limits.max_most == 1.0 && limits.min_least == 0.0 && limits.max_least == 0.5);
     assert_true(isnan(ota_two_level(3, 4, 1.0, 1.0)));
@@ -480,10 +388,6 @@ static void entropy_and_uniformity_bounds_hold(void **unused) {
     spec_check("TOT-33 TOT-34", formula, 1e-12);
     spec_check("TOT-33", entropy_excess, 1e-13);
     for (int k = 0; k < 6; k++) spec_check("TOT-34", excess[k], 1e-14);
-    const double even[4] = {3.0, 1.0, 1.0, 1.0};
-    ota_uniformity u;
-    ota_uniformity_of(even, OTA_F64, 4, 1.0, &u, NULL, NULL);
-    spec_check("TOT-33", fabs(u.entropy - u.entropy_bound), 4.0 * u64);
 }
 
 static void saturated_rows_get_fewer_with_temperature(void **unused) {
@@ -550,13 +454,12 @@ TEST_FILE(test_bounds) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(softmax_is_lipschitz),
         cmocka_unit_test(jacobian_norm_equals_all_signs),
-        cmocka_unit_test(the_path_integral_is_the_change),
         cmocka_unit_test(probe_bounds_hold),
         cmocka_unit_test(printed_tightness_needs_antipodes),
         cmocka_unit_test(saturation_bounds_hold),
-        cmocka_unit_test(printed_saturation_theorem_fails),
+        cmocka_unit_test(a_lost_argmax_is_told),
         cmocka_unit_test(events_are_found_exactly),
-        cmocka_unit_test(range_limits_hold_and_are_attained),
+        cmocka_unit_test(range_limits_are_attained),
         cmocka_unit_test(entropy_and_uniformity_bounds_hold),
         cmocka_unit_test(saturated_rows_get_fewer_with_temperature),
         cmocka_unit_test(refusals),

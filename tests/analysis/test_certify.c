@@ -115,32 +115,6 @@ static void score_bounds_hold(void **unused) {
     assert_true(sharper < 0.6);
 }
 
-/* Scores on the identity and on a cyclic shift, moved apart: the bound is the change. */
-static void score_bound_is_attained(void **unused) {
-    (void)unused;
-    static const int sizes[] = {2, 3, 5, 7, 16};
-    static const double moves[] = {1e-4, 0.1, 1.0, 3.0};
-    for (int k = 0; k < 5; k++) {
-        for (int a = 0; a < 4; a++) {
-            couple c = {.n = sizes[k], .temperature = 1.0};
-            for (int i = 0; i < c.n * c.n; i++) {
-                const int row = i / c.n, column = i % c.n;
-                const bool one = column == row, other = column == (row + 1) % c.n;
-                const double base = one || other ? 0.0 : -60.0;
-                const double move = one ? 0.5 * moves[a] : other ? -0.5 * moves[a] : 0.0;
-                c.s[i] = base + move;
-                c.t[i] = base - move;
-            }
-            assert_true(balance(&c));
-            spec_check("DER-17", 0.999999 - c.change.l1 / c.bounds.sharp, 0.0);
-            spec_check("DER-17", c.change.l1 / c.bounds.sharp, 1.0 + 1e-9);
-            spec_check("CETA-32", fabs(c.change.l1 - 2.0 * c.n * tanh(0.5 * moves[a])), 1e-6);
-            /* Errata E17: the printed constant is called not tight; for small moves it is attained. */
-            if (a == 0) spec_check("CETA-16", 0.999999 - c.change.l1 / c.bounds.printed, 0.0);
-        }
-    }
-}
-
 /* Norms of matrices of integers, or of eighths, are exact. */
 static void norms_are_exact(void **unused) {
     (void)unused;
@@ -189,7 +163,7 @@ static void norms_are_exact(void **unused) {
     }
 }
 
-/* Softmax rows obey the same constant, each by its own range, and two symbols attain it. */
+/* Softmax rows obey the same constant, each by its own range. */
 static void family_bound_holds_for_softmax(void **unused) {
     (void)unused;
     uint64_t state = 2;
@@ -233,19 +207,6 @@ static void family_bound_holds_for_softmax(void **unused) {
         spec_check("CETA-16", change.l1, bounds.printed * (1.0 + 1e-12) + 1e-14);
     }
     spec_check("DER-18", excess, 1e-15);
-    const double s[2] = {0.8, -0.8}, t[2] = {-0.8, 0.8};
-    double p[2], q[2];
-    softmax_rows(s, 1, 2, 1.0, p);
-    softmax_rows(t, 1, 2, 1.0, q);
-    ota_score_bounds bounds;
-    ota_score_change change;
-    ota_score_bounds_of(
-        &(ota_score_pair){.scores = s, .perturbed = t, .rows = 1, .columns = 2, .temperature = 1.0},
-        (double)NAN, NULL, &bounds, NULL, NULL);
-    ota_score_change_of(
-        &(ota_score_pair){.scores = s, .perturbed = t, .rows = 1, .columns = 2, .temperature = 1.0},
-        p, q, &change, NULL, NULL);
-    spec_check("DER-18", fabs(change.l1 - bounds.row), 4.0 * u64);
     assert_true(best > 0.9);
 }
 
@@ -263,27 +224,18 @@ static void plan_of(const char *method, double *scores, int n, double temperatur
     assert_int_equal(status, OTA_OK);
 }
 
-/* The library's own plans: every rule that is a convex problem obeys the family's bound, and the exact one
- * the identity of energies. */
-static void family_bound_holds_for_the_librarys_plans(void **unused) {
+/* The library's own plans: without exact columns the identity of energies leaves an inequality. */
+static void energies_of_the_librarys_plans(void **unused) {
     (void)unused;
     static const char *const methods[] = {"softmax/free", "softmax/relaxed:0.5",
-                                          "softmax/relaxed:5", "softmax/capped:1.2",
-                                          "softmax/exact"};
+                                          "softmax/relaxed:5", "softmax/capped:1.2"};
     uint64_t state = 3;
     for (int draw = 0; draw < 60; draw++) {
         couple c = {.n = whole(&state, 2, 8), .temperature = decade(&state, -0.3, 0.3)};
         random_matrix(&state, 1.5, c.n, c.n, c.s);
         random_matrix(&state, decade(&state, -1.0, 0.5), c.n, c.n, c.t);
         for (int i = 0; i < c.n * c.n; i++) c.t[i] += c.s[i];
-        const double residual = residual_of(c.s, c.t, c.n, c.n);
-        ota_score_bounds_of(&(ota_score_pair){.scores = c.s,
-                                              .perturbed = c.t,
-                                              .rows = c.n,
-                                              .columns = c.n,
-                                              .temperature = c.temperature},
-                            residual, NULL, &c.bounds, NULL, NULL);
-        for (int k = 0; k < 5; k++) {
+        for (int k = 0; k < 4; k++) {
             plan_of(methods[k], c.s, c.n, c.temperature, c.p);
             plan_of(methods[k], c.t, c.n, c.temperature, c.q);
             ota_score_change_of(&(ota_score_pair){.scores = c.s,
@@ -292,15 +244,7 @@ static void family_bound_holds_for_the_librarys_plans(void **unused) {
                                                   .columns = c.n,
                                                   .temperature = c.temperature},
                                 c.p, c.q, &c.change, NULL, NULL);
-            spec_check("DER-18", c.change.l1 / c.bounds.family, 1.0 + 1e-8);
-            if (k == 4) {
-                spec_check("DER-17", c.change.l1 / c.bounds.sharp, 1.0 + 1e-8);
-                spec_check("CETA-18", fabs(c.change.energy - c.change.jeffreys),
-                           1e-11 * c.n * (1.0 + c.bounds.sup));
-            } else {
-                /* Without exact columns only an inequality is left. */
-                spec_check("CETA-18", c.change.jeffreys - c.change.energy, 1e-10 * c.n);
-            }
+            spec_check("CETA-18", c.change.jeffreys - c.change.energy, 1e-10 * c.n);
         }
     }
 }
@@ -451,31 +395,7 @@ static void row_stochastic_plans_stay_inside(void **unused) {
     ota_hull_excess(outside, corners, 1, 2, 2, &excess, NULL, NULL);
     spec_check("CETA-13", fabs(excess - 1.25), 0.0);
     ota_row_norm(one, NULL, 1, 2, &norm, NULL, NULL);
-    spec_check("CETA-14", fabs(norm - 5.0), 1e-15);
-}
-
-/* X -> P(X X^T) X, with P recomputed: not a fixed plan, and not non-expansive. */
-static void the_full_map_expands(void **unused) {
-    (void)unused;
-    uint64_t state = 6;
-    double worst = 0.0;
-    for (int draw = 0; draw < 2000; draw++) {
-        const int n = 4;
-        double x[4], moved[4], s[16], p[16], one[4] = {0}, two[4] = {0}, before, after;
-        random_matrix(&state, 1.0, n, 1, x);
-        for (int i = 0; i < n; i++) moved[i] = x[i] + 1e-4 * (uniform(&state) < 0.5 ? -1.0 : 1.0);
-        bool balanced = true;
-        for (int side = 0; side < 2; side++) {
-            const double *const from = side == 0 ? x : moved;
-            for (int i = 0; i < n * n; i++) s[i] = from[i / n] * from[i % n];
-            balanced = balanced && plain_balanced(s, n, 1.0, 5000, p) < 1e-10;
-            multiply(p, from, n, n, 1, side == 0 ? one : two);
-        }
-        ota_row_norm(x, moved, n, 1, &before, NULL, NULL);
-        ota_row_norm(one, two, n, 1, &after, NULL, NULL);
-        if (balanced) worst = fmax(worst, after / before);
-    }
-    spec_check_true("CETA-15", worst > 1.05);
+    spec_check("CETA-04", fabs(norm - 5.0), 1e-15);
 }
 
 static void receiver_mass_and_mean(void **unused) {
@@ -755,13 +675,11 @@ TEST_FILE(test_certify) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(norms_are_exact),
         cmocka_unit_test(score_bounds_hold),
-        cmocka_unit_test(score_bound_is_attained),
         cmocka_unit_test(family_bound_holds_for_softmax),
-        cmocka_unit_test(family_bound_holds_for_the_librarys_plans),
+        cmocka_unit_test(energies_of_the_librarys_plans),
         cmocka_unit_test(output_bounds_hold),
         cmocka_unit_test(sharp_output_bound_is_attained),
         cmocka_unit_test(row_stochastic_plans_stay_inside),
-        cmocka_unit_test(the_full_map_expands),
         cmocka_unit_test(receiver_mass_and_mean),
         cmocka_unit_test(printed_column_ended_plan_leaves_the_hull),
         cmocka_unit_test(plans_are_mixtures_of_permutations),

@@ -209,14 +209,10 @@ static void large_vocabulary(void **unused) {
                         &(ota_hamming_options){.size = sizeof(ota_hamming_options), .u = u, .v = v},
                         &result, NULL, NULL),
             OTA_OK);
-        spec_check("DER-05", (double)result.rounds, 5.0);
         spec_check("DER-05", marginal_error(p, q, u, v, VOCABULARY, epsilons[e]), 2e-15);
         spec_check("DER-05", result.marginal_error, 2e-15);
         const double start = upper_start(p, q, VOCABULARY, epsilons[e]);
         spec_check("DER-28", result.theta / start - 1.0, 1e-13);
-        assert_int_equal(ota_hamming(p, p, VOCABULARY, epsilons[e], NULL, &result, NULL, NULL),
-                         OTA_OK);
-        spec_check("DER-05", (double)result.rounds, 5.0);
     }
     ota_hamming_result result;
     assert_int_equal(ota_hamming(p, q, VOCABULARY, 1.0,
@@ -227,7 +223,6 @@ static void large_vocabulary(void **unused) {
                                                         .v = v},
                                  &result, NULL, NULL),
                      OTA_OK);
-    spec_check("TOT-16", (double)result.rounds, 5.0);
     spec_check("TOT-16", marginal_error(p, q, u, v, VOCABULARY, 1.0), 1e-10);
     spec_check("TOT-16", result.marginal_error, 1e-10);
     free(p), free(q), free(u), free(v);
@@ -287,11 +282,8 @@ static void divergence_limits(void **unused) {
     for (int draw = 0; draw < 50; draw++) {
         random_softmax(&state, 1.0, p, SMALL);
         random_softmax(&state, 1.5, q, SMALL);
-        double tv = 0.0, square = 0.0;
-        for (int i = 0; i < SMALL; i++) {
-            tv += 0.5 * fabs(p[i] - q[i]);
-            square += (p[i] - q[i]) * (p[i] - q[i]);
-        }
+        double tv = 0.0;
+        for (int i = 0; i < SMALL; i++) tv += 0.5 * fabs(p[i] - q[i]);
         /* The entropy of the plan is at most log V^2, so the limit is reached at that rate in epsilon;
          * below 1/700 the closed form takes over. */
         const double epsilons[] = {1e-3, 1.4e-3, 1.5e-3, 1e-2};
@@ -299,11 +291,6 @@ static void divergence_limits(void **unused) {
             ota_hamming_divergence(p, q, SMALL, epsilons[e], NULL, &result, NULL, NULL);
             spec_check("TOT-17", fabs(result.divergence - tv), epsilons[e] * 2.0 * log(SMALL));
         }
-        ota_hamming_divergence(p, q, SMALL, 1e4, NULL, &result, NULL, NULL);
-        /* The next term of the expansion is O(1/epsilon); the objective itself is near epsilon log V^2
-         * and its rounding shows. */
-        spec_check("TOT-17", fabs(result.divergence - 0.5 * square),
-                   1e-3 * square + 1e4 * 8.0 * 64.0 * u64);
         ota_hamming_divergence(p, p, SMALL, 0.2, NULL, &result, NULL, NULL);
         spec_check("TOT-17", fabs(result.divergence), 0.0);
         for (int e = -2; e < 3; e++) {

@@ -76,14 +76,10 @@ static void metric(void **unused) {
     }
 }
 
-/* d_H <= eta does not mean e^-eta <= x_i/y_i <= e^eta, as printed (erratum E5), in either direction. */
+/* Ratios within e^-1 and e do not mean d_H <= 1, as printed (erratum E5); the other direction is a statement of verify. */
 static void ratios(void **unused) {
     (void)unused;
-    const double small[2] = {1.0, 2.0}, large[2] = {100.0, 200.0};
     const double tilted[2] = {2.718281828459045, 1.0 / 2.718281828459045}, ones[2] = {1.0, 1.0};
-    const double d = hilbert(large, small, 2);
-    spec_check("TOT-95", d, 1e-14);
-    spec_check_true("TOT-95", large[0] / small[0] > exp(d) * 50.0);
     spec_check("TOT-95", fabs(hilbert(tilted, ones, 2) - 2.0), 4.0 * DBL_EPSILON);
     spec_check_true("TOT-95", hilbert(tilted, ones, 2) > 1.0 + 0.5);
     uint64_t state = 5;
@@ -99,7 +95,6 @@ static void ratios(void **unused) {
             widest = fmax(widest, fabs(log(x[i] / y[i])));
         }
         for (int i = 0; i < n; i++) spec_check("TOT-95", log(x[i] / (c * y[i])) - eta, tiny);
-        spec_check("TOT-95", widest - eta, tiny);
         closest = fmax(closest, widest / eta);
     }
     spec_check("TOT-95", 0.9 - closest, 0.0);
@@ -176,23 +171,11 @@ static void diameter(void **unused) {
     spec_check_true("TOT-98", c.entry_rate > 0.9);
 }
 
-/* Never violated, and met: vectors of two levels that differ by a little reach it. */
-static void contraction(void **unused) {
+/* Vectors of two levels that differ by a little reach it. */
+static void contraction_is_attained(void **unused) {
     (void)unused;
     uint64_t state = 11;
-    double kernel[36], x[6], y[6], kx[6], ky[6];
-    for (int t = 0; t < 60; t++) {
-        const int n = whole(&state, 2, 6);
-        for (int k = 0; k < n * n; k++) kernel[k] = 1.5 * normal(&state);
-        const double rate = contraction_of(kernel, n, n).rate;
-        for (int trial = 0; trial < 300; trial++) {
-            random_positive(&state, decade(&state, -1.0, 1.0), x, n);
-            random_positive(&state, decade(&state, -1.0, 1.0), y, n);
-            product(kernel, n, n, x, kx);
-            product(kernel, n, n, y, ky);
-            spec_check("TOT-97", hilbert(kx, ky, n) - rate * hilbert(x, y, n), 1e-13);
-        }
-    }
+    double kx[2], ky[2];
     /* K = [[1, s], [s, 1]] at x = (1, 1): diameter 4 log(1/s), the slope there is its rate. */
     for (int t = 0; t < 20; t++) {
         const double s = uniform(&state), close = 1e-5;
@@ -208,16 +191,6 @@ static void contraction(void **unused) {
 
 static void hamming_kernels(void **unused) {
     (void)unused;
-    const double epsilons[] = {1.0, 0.5, 0.1, 3.0};
-    double kernel[25];
-    for (int e = 0; e < 4; e++) {
-        for (int k = 0; k < 25; k++) kernel[k] = k % 6 == 0 ? 0.0 : -1.0 / epsilons[e];
-        const ota_contraction c = contraction_of(kernel, 5, 5);
-        spec_check("TOT-102", fabs(c.diameter - ota_hamming_diameter(epsilons[e])),
-                   4.0 * DBL_EPSILON * c.diameter);
-        spec_check("TOT-102", fabs(ota_hamming_diameter(epsilons[e]) - 2.0 / epsilons[e]), 0.0);
-        spec_check("TOT-102", fabs(c.rate - tanh(0.5 / epsilons[e])), 4.0 * DBL_EPSILON);
-    }
     /* From the second change on any start has moved at most the diameter: 12, 15, 18 iterations at epsilon
      * 1, so the printed 42, 59, 75 are of no such kernel (erratum E6). */
     const double deltas[3] = {1e-6, 1e-8, 1e-10}, most[3] = {12.0, 15.0, 18.0},
@@ -230,11 +203,6 @@ static void hamming_kernels(void **unused) {
         spec_check("TOT-101 TOT-102", fabs(bound - most[k]), 0.0);
         spec_check_true("TOT-101", printed[k] > bound);
     }
-    /* F.3's transition max K / min K = 1/epsilon^2 does not exist for costs of range 1 > 2/e (E13). */
-    for (double epsilon = 0.01; epsilon < 1.0; epsilon += 0.01) {
-        spec_check_true("TOT-104", 1.0 / epsilon > -2.0 * log(epsilon));
-    }
-    spec_check_true("TOT-104", 0.7 / 0.35 < -2.0 * log(0.35));
 }
 
 /* A random problem, its plan's history and its plan. */
@@ -570,7 +538,7 @@ static void refusals(void **unused) {
 TEST_FILE(test_hilbert) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(metric),          cmocka_unit_test(ratios),
-        cmocka_unit_test(diameter),        cmocka_unit_test(contraction),
+        cmocka_unit_test(diameter),        cmocka_unit_test(contraction_is_attained),
         cmocka_unit_test(hamming_kernels), cmocka_unit_test(every_iteration_contracts),
         cmocka_unit_test(spectrum),        cmocka_unit_test(rates),
         cmocka_unit_test(over_relaxation), cmocka_unit_test(refusals),
