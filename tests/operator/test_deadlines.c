@@ -18,6 +18,7 @@
 
 #include "draw/random.h"
 #include "groups.h"
+#include "one_rank.h"
 #include "otattn.h"
 #include "otattn_assignment.h"
 #include "otattn_bounded.h"
@@ -110,18 +111,6 @@ typedef struct stage {
     ota_communicator alone;
 } stage;
 
-static int reduce_alone(void *user, void *values, int64_t count, ota_type type, ota_reduction how) {
-    (void)user, (void)values, (void)count, (void)type, (void)how;
-    return 0;
-}
-
-static int gather_alone(void *user, const void *mine, void *all, const int64_t *counts,
-                        const int64_t *offsets) {
-    (void)user;
-    memcpy((char *)all + offsets[0], mine, (size_t)counts[0]);
-    return 0;
-}
-
 static void set(stage *s, const kind *of) {
     const int64_t n = of->queries > 0 ? of->queries : SIZE, m = of->keys > 0 ? of->keys : SIZE;
     *s = (stage){.problem = {.size = sizeof s->problem}, .support = {.kind = OTA_SUPPORT_CAUSAL}};
@@ -130,11 +119,8 @@ static void set(stage *s, const kind *of) {
                                .solver = of->solver,
                                .gradients = (of->steps & BACKWARD) != 0};
     assert_int_equal(ota_method_parse(of->method, &s->problem, &s->options, NULL), OTA_OK);
-    s->alone = (ota_communicator){.size = sizeof s->alone,
-                                  .ranks = 1,
-                                  .all_reduce = reduce_alone,
-                                  .all_gather = gather_alone,
-                                  .keys = of->transport};
+    s->alone = one_rank();
+    s->alone.keys = of->transport;
     if (of->transport != OTA_KEYS_AUTO) s->options.communicator = &s->alone;
     s->problem.queries = ota_array_of(numbers, OTA_F64, 1, 1, n, WIDTH);
     s->problem.keys = ota_array_of(numbers + n * WIDTH, OTA_F64, 1, 1, m, WIDTH);
@@ -260,7 +246,7 @@ static int reduce_and_count(void *user, void *values, int64_t count, ota_type ty
     if (count == 3 && how == OTA_REDUCE_MAX && work_reads - reads_before < fewest_reads)
         fewest_reads = work_reads - reads_before;
     reads_before = work_reads;
-    return reduce_alone(user, values, count, type, how);
+    return reduce_of_one(user, values, count, type, how);
 }
 
 /* So does the pass that looks for rows that are shut, whose answer all ranks act on at once. */

@@ -50,17 +50,12 @@ static void compare(const scene *s, int ranks) {
     const double tolerance = tolerance_of(s->cell);
     for (int k = 0; k < ranks; k++) {
         const rows *p = &s->part[k], *w = &s->all;
-        if (p->status != w->status)
-            fail_msg("%s: rank %d has status %d and '%s' where one process has %d", s->cell->method,
-                     k, (int)p->status, p->error.message, (int)w->status);
-        expect_rows("out", s, p, ALL, p->out, w->out, VALUES, tolerance);
-        expect_rows("sink", s, p, ALL, p->sink, w->sink, 1, tolerance);
+        expect_outputs(s, k, tolerance);
         expect_rows("entropy", s, p, ALL, p->entropy, w->entropy, 1, 10.0 * tolerance);
         expect_rows("largest weight", s, p, ALL, p->largest, w->largest, 1, tolerance);
         for (int64_t j = 0; j < ALL * N; j++)
             assert_true(fabs(p->receiver[j] - w->receiver[j]) <= (double)N * tolerance);
         assert_memory_equal(p->g, s->part[0].g, sizeof p->g);
-        assert_int_equal(p->result.empty_rows, w->result.empty_rows);
         assert_string_equal(p->result.solver, "newton");
         assert_non_null(strstr(p->described, "ring over pieces of the keys"));
         expect_gradients(s, p, 50.0 * tolerance);

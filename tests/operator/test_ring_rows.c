@@ -83,14 +83,9 @@ static void compare(const scene *s, int ranks) {
     const double tolerance = tolerance_of(s->cell);
     for (int k = 0; k < ranks; k++) {
         const rows *p = &s->part[k], *w = &s->all;
-        if (p->status != w->status)
-            fail_msg("%s: rank %d has status %d and '%s' where one process has %d", s->cell->method,
-                     k, (int)p->status, p->error.message, (int)w->status);
-        expect_rows("out", s, p, ALL, p->out, w->out, VALUES, tolerance);
-        expect_rows("sink", s, p, ALL, p->sink, w->sink, 1, tolerance);
+        expect_outputs(s, k, tolerance);
         expect_rows("row potential", s, p, ALL, p->f, w->f, 1, 10.0 * tolerance);
         expect_rows("lse", s, p, ALL, p->lse, w->lse, 1, tolerance);
-        assert_int_equal(p->result.empty_rows, w->result.empty_rows);
         assert_int_equal(p->result.nonfinite_rows, w->result.nonfinite_rows);
         assert_true(p->result.row_error <= 1e-14 * (double)N);
         compare_statistics(s, p, tolerance);
@@ -126,31 +121,14 @@ static void rows_of_little_mass_are_whole(void **state) {
     free(s);
 }
 
+static void want_all(scene *s) {
+    s->gradients = strcmp(s->cell->method, "argmax") != 0;
+    s->statistics = true;
+}
+
 static void rows_of_a_ring_are_those_of_one_process(void **state) {
     (void)state;
-    static const int counts[] = {2, 8, 1, 3, 4};
-    scene *s = malloc(sizeof *s);
-    const long stride = test_stride();
-    long combination = 0;
-    for (int k = 0; k < CELLS; k++) {
-        draw(s, &cells[k], 2000 + (uint64_t)k);
-        s->gradients = strcmp(cells[k].method, "argmax") != 0;
-        s->statistics = true;
-        solve(s, &s->all, NULL);
-        if (s->all.status < OTA_OK) fail_msg("%s: %s", s->cell->method, s->all.error.message);
-        for (int way = 0; way < 3; way++) {
-            if (combination++ % stride != 0) continue;
-            const int ranks = counts[(way + k) % 5];
-            const ota_shares order = (way + k) % 2 == 0 ? OTA_SHARES_IN_ORDER : OTA_SHARES_ZIGZAG;
-            cut(s, ranks, order, way % 2 == 1);
-            s->threads = 1 + way % 2;
-            crew *c = crew_of(ranks, order);
-            crew_run(c, solve_part, s);
-            compare(s, ranks);
-            crew_free(c);
-        }
-    }
-    free(s);
+    in_three_ways(cells, CELLS, 2000, want_all, compare);
 }
 
 /* Slopes of keys that are equal cancel, whatever their size: what is left of the largest number of a block is its rounding. */

@@ -14,6 +14,7 @@
 #include "crew.h"
 #include "draw/random.h"
 #include "groups.h"
+#include "one_rank.h"
 #include "otattn.h"
 #include "stopped_looks.h"
 
@@ -213,25 +214,11 @@ static void every_look(void **state) {
     for (step at = FORWARD; at < STEPS; at++) assert_true(stopped[at] > 10);
 }
 
-static int add_alone(void *user, void *values, int64_t count, ota_type type,
-                     ota_reduction reduction) {
-    (void)user, (void)values, (void)count, (void)type, (void)reduction;
-    return 0;
-}
-
-static int gather_alone(void *user, const void *mine, void *all, const int64_t *counts,
-                        const int64_t *offsets) {
-    (void)user;
-    memcpy((char *)all + offsets[0], mine, (size_t)counts[0]);
-    return 0;
-}
-
 /* Ranks look once more when their work is done, so that all of them say the same. */
 static void the_last_look_of_ranks(void **state) {
     (void)state;
     static stage s;
-    const ota_communicator alone = {
-        .size = sizeof alone, .ranks = 1, .all_reduce = add_alone, .all_gather = gather_alone};
+    const ota_communicator alone = one_rank();
     ota_plan *plan;
     ota_error error;
     set(&s, &kinds[0]);

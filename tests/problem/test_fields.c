@@ -18,6 +18,7 @@
 #include "groups.h"
 #include "groups.h"
 #include "members.h"
+#include "one_rank.h"
 #include "otattn.h"
 #include "problem/fields.h"
 #include "problem/problem.h"
@@ -386,22 +387,9 @@ static void line_of(const char *text, const char *key, char *line) {
                    at == NULL ? "" : at + 1);
 }
 
-static int gather_alone(void *user, const void *mine, void *all, const int64_t *counts,
-                        const int64_t *offsets) {
-    (void)user;
-    if (counts[0] > 0) memcpy((char *)all + offsets[0], mine, (size_t)counts[0]);
-    return 0;
-}
-static int reduce_alone(void *user, void *values, int64_t count, ota_type type,
-                        ota_reduction reduction) {
-    (void)user, (void)values, (void)count, (void)type, (void)reduction;
-    return 0;
-}
-
 static void describe_shows_what_the_row_says(void **state) {
     (void)state;
-    static const ota_communicator alone = {
-        .size = sizeof alone, .ranks = 1, .all_reduce = reduce_alone, .all_gather = gather_alone};
+    const ota_communicator alone = one_rank();
     for (int t = 0; t < 2; t++) {
         for (const ota_field *f = tables[t]; f->name != NULL; f++) {
             static stage s;

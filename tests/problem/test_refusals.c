@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "groups.h"
+#include "one_rank.h"
 #include "otattn.h"
 #include "problem/feasible.h"
 #include "problem/problem.h"
@@ -161,19 +162,6 @@ typedef struct stage {
     double elements[N * M + N * WIDTH + M * WIDTH + 8];
 } stage;
 
-static int reduce_alone(void *user, void *values, int64_t count, ota_type type,
-                        ota_reduction reduction) {
-    (void)user, (void)values, (void)count, (void)type, (void)reduction;
-    return 0;
-}
-
-static int gather_alone(void *user, const void *mine, void *all, const int64_t *counts,
-                        const int64_t *offsets) {
-    (void)user;
-    if (counts[0] > 0) memcpy((char *)all + offsets[0], mine, (size_t)counts[0]);
-    return 0;
-}
-
 static void set(stage *s) {
     memset(s, 0, sizeof *s);
     for (size_t k = 0; k < sizeof s->elements / sizeof *s->elements; k++)
@@ -297,10 +285,7 @@ static void run_bodies(void *user, int64_t count, void (*body)(void *, int64_t, 
 }
 SPOIL(executor_idle, (s->executor.run = run_bodies, s->options.executor = &s->executor))
 static void alone(stage *s) {
-    s->alone = (ota_communicator){.size = sizeof s->alone,
-                                  .ranks = 1,
-                                  .all_reduce = reduce_alone,
-                                  .all_gather = gather_alone};
+    s->alone = one_rank();
     s->options.communicator = &s->alone;
 }
 SPOIL(ranks_none, (alone(s), s->alone.ranks = 0))

@@ -376,6 +376,43 @@ static inline void judge_part(crew_rank *rank, void *context) {
                                   NULL, &r->error);
 }
 
+/* Did the rank end as one process did, with its rows of out and of the sink? */
+static inline void expect_outputs(const scene *s, int rank, double tolerance) {
+    const rows *p = &s->part[rank], *w = &s->all;
+    if (p->status != w->status)
+        fail_msg("%s: rank %d has status %d and '%s' where one process has %d", s->cell->method,
+                 rank, (int)p->status, p->error.message, (int)w->status);
+    expect_rows("out", s, p, ALL, p->out, w->out, VALUES, tolerance);
+    expect_rows("sink", s, p, ALL, p->sink, w->sink, 1, tolerance);
+    assert_int_equal(p->result.empty_rows, w->result.empty_rows);
+}
+
+/* Cells drawn from `seed` on, each by one process and by ranks in three ways: as many of them, their shares and threads.
+ * `want` says what else a case asks for. */
+static inline void in_three_ways(const cell *cells, int count, uint64_t seed, void (*want)(scene *),
+                                 void (*compare)(const scene *, int)) {
+    static const int counts[] = {2, 8, 1, 3, 4};
+    scene *s = malloc(sizeof *s);
+    const long stride = test_stride();
+    long combination = 0;
+    for (int k = 0; k < count; k++) {
+        draw(s, &cells[k], seed + (uint64_t)k);
+        want(s);
+        solve(s, &s->all, NULL);
+        if (s->all.status < OTA_OK) fail_msg("%s: %s", s->cell->method, s->all.error.message);
+        for (int way = 0; way < 3; way++) {
+            if (combination++ % stride != 0) continue;
+            const int ranks = counts[(way + k) % 5];
+            const ota_shares order = (way + k) % 2 == 0 ? OTA_SHARES_IN_ORDER : OTA_SHARES_ZIGZAG;
+            cut(s, ranks, order, way % 2 == 1);
+            s->threads = 1 + way % 2;
+            crew_once(ranks, order, solve_part, s);
+            compare(s, ranks);
+        }
+    }
+    free(s);
+}
+
 /* Makes one message of a call fail after another, each `growth`-th part further on, until none does: all ranks end alike. Did
  * some sentence name a round? */
 static inline bool fail_in_turn(scene *s, int ranks, int64_t growth) {

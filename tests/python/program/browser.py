@@ -87,6 +87,11 @@ def browse(page: Path, folder: Path, *flags: str) -> tuple[str, str, list[str]]:
     return run.stdout, console, [url for url in asked if not own.match(url)]
 
 
+def must_have_charts(page: Path) -> None:
+    if not has_charts(page):
+        pytest.skip("this build has no chart library (OTATTN_CHARTS)")
+
+
 def unfolded(page: Path, folder: Path) -> Path:
     """A copy of the page with everything unfolded, whose charts are then all drawn."""
     copy = folder / f"unfolded-{page.name}"
@@ -97,8 +102,7 @@ def unfolded(page: Path, folder: Path) -> Path:
 
 def drawn_dom(page: Path, folder: Path, *, dark: bool) -> str:
     """The DOM of a page whose every figure was drawn, in silence and without asking for any address."""
-    if not has_charts(page):
-        pytest.skip("this build has no chart library (OTATTN_CHARTS)")
+    must_have_charts(page)
     flags = ("--blink-settings=preferredColorScheme=0",) if dark else ()
     dom, console, asked = browse(unfolded(page, folder), folder, *flags)
     assert console == ""

@@ -17,7 +17,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from browser import Tab, browse, drawn_dom, has_charts, needs_browser, outline, script_json, unfolded
+from browser import (
+    Tab,
+    browse,
+    drawn_dom,
+    has_charts,
+    must_have_charts,
+    needs_browser,
+    outline,
+    script_json,
+    unfolded,
+)
 
 ROOT = Path(__file__).resolve().parents[3]
 BUILD = Path(os.environ.get("OTATTN_BUILD", ROOT / "build"))
@@ -151,8 +161,7 @@ def tab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tab]:
 
 
 def opened(tab: Tab, page: Path, width: int, height: int) -> None:
-    if not has_charts(page):
-        pytest.skip("this build has no chart library (OTATTN_CHARTS)")
+    must_have_charts(page)
     tab.events.clear()
     tab.show(width, height)
     tab.call("Page.navigate", url="about:blank")
@@ -257,8 +266,7 @@ HOVER = """<script>
 
 @needs_browser
 def test_tooltips_answer_anywhere_in_a_line_chart(verify_page: Path, tmp_path: Path) -> None:
-    if not has_charts(verify_page):
-        pytest.skip("this build has no chart library (OTATTN_CHARTS)")
+    must_have_charts(verify_page)
     hovered = tmp_path / "hovered.html"
     text = unfolded(verify_page, tmp_path).read_text(encoding="utf-8")
     hovered.write_text(text.replace("</body>", HOVER), encoding="utf-8")

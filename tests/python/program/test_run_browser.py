@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import run_folders
-from browser import Tab, browse, drawn_dom, needs_browser
+from browser import Tab, browse, drawn_dom, must_have_charts, needs_browser
 from program import answer
 from run_pages import metrics_of, told
 from safetensors.numpy import load_file
@@ -108,6 +108,7 @@ def test_keyboard_and_theme_work_and_text_stays_text(hostile: Path, tmp_path: Pa
 @needs_browser
 def test_cells_of_heads_are_read_by_rows_and_chosen(hostile: Path, tmp_path: Path) -> None:
     """Arrow keys go along a layer's heads and to the next layer; Enter chooses the head that is read."""
+    must_have_charts(hostile / "report.html")
     tab = Tab((hostile / "report.html").as_uri(), tmp_path)
     try:
         tab.show(1280, 900)
@@ -171,8 +172,7 @@ def sizes(page: Path, folder: Path, width: int) -> dict[str, Any]:
     ("page", "width"), [("whole", 1280), ("both", 1280), ("deep", 1280), ("hostile", 390)], indirect=["page"]
 )
 def test_a_desk_and_a_phone_see_the_answer_first(page: Path, width: int, tmp_path: Path) -> None:
-    if 'id="charts"' not in page.read_text(encoding="utf-8"):
-        pytest.skip("this build has no chart library (OTATTN_CHARTS)")
+    must_have_charts(page)
     seen = sizes(page, tmp_path, width)
     assert seen["inner"] == width
     assert seen["width"] <= width, seen["wide"]
@@ -185,6 +185,7 @@ def test_a_desk_and_a_phone_see_the_answer_first(page: Path, width: int, tmp_pat
 @needs_browser
 def test_a_grid_of_many_layers_scrolls_within_itself(deep: Path, tmp_path: Path) -> None:
     """By keys as well: the cell that is read is in sight, in all of the 81 rows."""
+    must_have_charts(deep / "report.html")
     tab = Tab((deep / "report.html").as_uri(), tmp_path)
     rows = """(() => {
       const plot = document.querySelector("#lens .plot"), ring = plot.querySelector(".crosshair");
@@ -308,9 +309,8 @@ const until = async (holds) => {
 def test_clicks_choose_sort_and_unfold(tmp_path: Path) -> None:
     folder = run_folders.write(tmp_path / "run", layers=4, heads=3, tokens=30, seed=5)
     answer(tmp_path, "report", "run")
+    must_have_charts(folder / "report.html")
     text = (folder / "report.html").read_text(encoding="utf-8")
-    if 'id="charts"' not in text:
-        pytest.skip("this build has no chart library (OTATTN_CHARTS)")
     acted = tmp_path / "acted.html"
     acted.write_text(text.replace("</body>", ACTS), encoding="utf-8")
     dom, console, _ = browse(acted, tmp_path, "--window-size=1280,900")
