@@ -10,6 +10,10 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
 try:  # first of all: every other file takes it for granted
     importlib.import_module("._native", __name__)
 except ImportError as _error:
@@ -194,7 +198,7 @@ def kernels() -> list[str]:
     return _names_of(_core.ota_kernel_name)
 
 
-def alibi_slopes(heads: int) -> Any:
+def alibi_slopes(heads: int) -> NDArray[np.float64]:
     """The slopes 2^(-8 h / heads), h = 1 ... heads, as an f64 array of shape (heads,).
 
     Raises

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
@@ -19,6 +19,10 @@ from ._settings import is_torch
 from ._shapes import dense, shape_text
 from ._threads import thread_limit
 from ._torch_device import by_torch, check_device
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+    from torch import Tensor
 
 _FLOATS = (c.F32, c.BF16, c.F16)
 _PLACES = {"queries": c.LateInteraction.queries.offset, "documents": c.LateInteraction.documents.offset}
@@ -180,6 +184,67 @@ class Call:
         finished(_native.ota_maxsim_backward(problem, score_grad, query_grad, document_grad))
 
 
+# Without torch's types tensors and arrays are the same.
+@overload
+def maxsim(
+    queries: NDArray[Any],
+    documents: Any,
+    offsets: Any = None,
+    lengths: Any = None,
+    *,
+    query_lengths: Any = None,
+    rule: str = "max",
+    top_k: None = None,
+    backend: str | None = None,
+) -> NDArray[np.float32]: ...
+@overload
+def maxsim(
+    queries: NDArray[Any],
+    documents: Any,
+    offsets: Any = None,
+    lengths: Any = None,
+    *,
+    query_lengths: Any = None,
+    rule: str = "max",
+    top_k: int,
+    backend: str | None = None,
+) -> tuple[NDArray[np.float32], NDArray[np.int64]]: ...
+@overload
+def maxsim(  # type: ignore[overload-cannot-match, unused-ignore]
+    queries: Tensor,
+    documents: Any,
+    offsets: Any = None,
+    lengths: Any = None,
+    *,
+    query_lengths: Any = None,
+    rule: str = "max",
+    top_k: None = None,
+    backend: str | None = None,
+) -> Tensor: ...
+@overload
+def maxsim(  # type: ignore[overload-cannot-match, unused-ignore]
+    queries: Tensor,
+    documents: Any,
+    offsets: Any = None,
+    lengths: Any = None,
+    *,
+    query_lengths: Any = None,
+    rule: str = "max",
+    top_k: int,
+    backend: str | None = None,
+) -> tuple[Tensor, Tensor]: ...
+@overload
+def maxsim(
+    queries: Any,
+    documents: Any,
+    offsets: Any = None,
+    lengths: Any = None,
+    *,
+    query_lengths: Any = None,
+    rule: str = "max",
+    top_k: int | None = None,
+    backend: str | None = None,
+) -> Any: ...
 def maxsim(
     queries: Any,
     documents: Any,

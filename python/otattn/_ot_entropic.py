@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 
 from . import _native
-from ._aux import NO_AUX
+from ._aux import NO_AUX, ArrayT
 from ._call import ONLY, WITH_CERTIFICATE
 from ._certificate import Certificate
 from ._ot_problem import (
@@ -29,7 +29,56 @@ from ._ot_problem import (
 )
 from ._settings import flag, is_torch
 
+if TYPE_CHECKING:
+    from torch import Tensor
 
+
+@overload
+def sinkhorn(
+    a: Any,
+    b: Any,
+    M: ArrayT,
+    reg: float,
+    method: str = "sinkhorn",
+    numItermax: int = 1000,
+    stopThr: float = 1e-9,
+    verbose: bool = False,
+    log: Literal[False] = False,
+    warn: bool = True,
+    warmstart: Any = None,
+    **unused: Any,
+) -> ArrayT: ...
+@overload
+def sinkhorn(
+    a: Any,
+    b: Any,
+    M: ArrayT,
+    reg: float,
+    method: str = "sinkhorn",
+    numItermax: int = 1000,
+    stopThr: float = 1e-9,
+    verbose: bool = False,
+    *,
+    log: Literal[True],
+    warn: bool = True,
+    warmstart: Any = None,
+    **unused: Any,
+) -> tuple[ArrayT, dict[str, Any]]: ...
+@overload
+def sinkhorn(
+    a: Any,
+    b: Any,
+    M: Any,
+    reg: float,
+    method: str = "sinkhorn",
+    numItermax: int = 1000,
+    stopThr: float = 1e-9,
+    verbose: bool = False,
+    log: bool = False,
+    warn: bool = True,
+    warmstart: Any = None,
+    **unused: Any,
+) -> Any: ...
 def sinkhorn(
     a: Any,
     b: Any,
@@ -151,6 +200,52 @@ def _stack(values: list[Any]) -> Any:
     return np.array(values)
 
 
+@overload
+def sinkhorn2(
+    a: Any,
+    b: Any,
+    M: Tensor,
+    reg: float,
+    method: str = "sinkhorn",
+    numItermax: int = 1000,
+    stopThr: float = 1e-9,
+    verbose: bool = False,
+    log: Literal[False] = False,
+    warn: bool = False,
+    warmstart: Any = None,
+    **unused: Any,
+) -> Tensor: ...
+@overload
+def sinkhorn2(
+    a: Any,
+    b: Any,
+    M: Tensor,
+    reg: float,
+    method: str = "sinkhorn",
+    numItermax: int = 1000,
+    stopThr: float = 1e-9,
+    verbose: bool = False,
+    *,
+    log: Literal[True],
+    warn: bool = False,
+    warmstart: Any = None,
+    **unused: Any,
+) -> tuple[Tensor, dict[str, Any]]: ...
+@overload
+def sinkhorn2(
+    a: Any,
+    b: Any,
+    M: Any,
+    reg: float,
+    method: str = "sinkhorn",
+    numItermax: int = 1000,
+    stopThr: float = 1e-9,
+    verbose: bool = False,
+    log: bool = False,
+    warn: bool = False,
+    warmstart: Any = None,
+    **unused: Any,
+) -> Any: ...
 def sinkhorn2(
     a: Any,
     b: Any,

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal, overload
 
 import numpy as np
 
 from . import _native
+from ._aux import ArrayT
 from ._call import ONLY, WITH_POTENTIALS
 from ._coupling import coupling
 from ._ot_problem import (
@@ -23,6 +24,43 @@ from ._ot_problem import (
 from ._settings import flag, is_torch
 
 
+@overload
+def emd(
+    a: Any,
+    b: Any,
+    M: ArrayT,
+    numItermax: int = 100000,
+    log: Literal[False] = False,
+    center_dual: bool = True,
+    numThreads: int = 1,
+    check_marginals: bool = True,
+    potentials_init: Any = None,
+) -> ArrayT: ...
+@overload
+def emd(
+    a: Any,
+    b: Any,
+    M: ArrayT,
+    numItermax: int = 100000,
+    *,
+    log: Literal[True],
+    center_dual: bool = True,
+    numThreads: int = 1,
+    check_marginals: bool = True,
+    potentials_init: Any = None,
+) -> tuple[ArrayT, dict[str, Any]]: ...
+@overload
+def emd(
+    a: Any,
+    b: Any,
+    M: Any,
+    numItermax: int = 100000,
+    log: bool = False,
+    center_dual: bool = True,
+    numThreads: int = 1,
+    check_marginals: bool = True,
+    potentials_init: Any = None,
+) -> Any: ...
 def emd(
     a: Any,
     b: Any,

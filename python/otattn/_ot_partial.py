@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ._aux import ArrayT
 from ._certificate import Certificate
 from ._errors import PartialWarning
 from ._ot_exact import emd
@@ -47,6 +48,34 @@ def _like(M: Any, plan: Any) -> Any:
     return torch.from_numpy(np.ascontiguousarray(plan)).to(M)
 
 
+@overload
+def partial_wasserstein(
+    a: Any,
+    b: Any,
+    M: ArrayT,
+    m: Any = None,
+    nb_dummies: int = 1,
+    log: Literal[False] = False,
+) -> ArrayT: ...
+@overload
+def partial_wasserstein(
+    a: Any,
+    b: Any,
+    M: ArrayT,
+    m: Any = None,
+    nb_dummies: int = 1,
+    *,
+    log: Literal[True],
+) -> tuple[ArrayT, dict[str, Any]]: ...
+@overload
+def partial_wasserstein(
+    a: Any,
+    b: Any,
+    M: Any,
+    m: Any = None,
+    nb_dummies: int = 1,
+    log: bool = False,
+) -> Any: ...
 def partial_wasserstein(a: Any, b: Any, M: Any, m: Any = None, nb_dummies: int = 1, log: bool = False) -> Any:
     """The cheapest plan that carries the mass `m` at row sums of at most `a` and column sums of at most `b`.
 
@@ -119,6 +148,46 @@ _EVERY = 10
 _MET = 1e-6
 
 
+@overload
+def entropic_partial_wasserstein(
+    a: Any,
+    b: Any,
+    M: ArrayT,
+    reg: float,
+    m: Any = None,
+    method: str = "sinkhorn",
+    numItermax: int = 1000,
+    stopThr: float = 1e-100,
+    verbose: bool = False,
+    log: Literal[False] = False,
+) -> ArrayT: ...
+@overload
+def entropic_partial_wasserstein(
+    a: Any,
+    b: Any,
+    M: ArrayT,
+    reg: float,
+    m: Any = None,
+    method: str = "sinkhorn",
+    numItermax: int = 1000,
+    stopThr: float = 1e-100,
+    verbose: bool = False,
+    *,
+    log: Literal[True],
+) -> tuple[ArrayT, dict[str, Any]]: ...
+@overload
+def entropic_partial_wasserstein(
+    a: Any,
+    b: Any,
+    M: Any,
+    reg: float,
+    m: Any = None,
+    method: str = "sinkhorn",
+    numItermax: int = 1000,
+    stopThr: float = 1e-100,
+    verbose: bool = False,
+    log: bool = False,
+) -> Any: ...
 def entropic_partial_wasserstein(
     a: Any,
     b: Any,

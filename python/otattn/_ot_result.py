@@ -3,15 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any, Generic
 
 from ._shapes import summary
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
+    from ._aux import Shaped
+
+    Array = TypeVar("Array", bound=Shaped, default=Any)
+else:
+    from typing import TypeVar
+
+    # Defaults are for checkers, which know typing_extensions; typing has them from Python 3.13 on.
+    Array = TypeVar("Array")
 
 # Potentials, value, value_linear and log.
 Rest = tuple[tuple[Any, Any] | None, Any, Any, Any]
 
 
-class OTResult:
+class OTResult(Generic[Array]):
     """A solved problem: the fields of POT's result object that exist here, the others None.
 
     Attributes
@@ -34,19 +46,19 @@ class OTResult:
 
     def __init__(
         self,
-        plan: Any,
-        potentials: tuple[Any, Any] | None,
+        plan: Array,
+        potentials: tuple[Array, Array] | None,
         value: Any,
         value_linear: Any,
         status: str,
         log: Any,
     ) -> None:
-        self.plan = plan
+        self.plan: Array = plan
         self.status = status
         self._rest: Rest | Callable[[], Rest] = (potentials, value, value_linear, log)
 
     @classmethod
-    def _with_rest(cls, plan: Any, status: str, rest: Callable[[], Rest]) -> OTResult:
+    def _with_rest(cls, plan: Array, status: str, rest: Callable[[], Rest]) -> OTResult[Array]:
         """All but plan and status when they are first read; `rest` has arrays that nobody else changes."""
         found = cls.__new__(cls)
         found.plan, found.status, found._rest = plan, status, rest
@@ -57,19 +69,24 @@ class OTResult:
             self._rest = self._rest()
         return self._rest[place]
 
-    @property
-    def potentials(self) -> tuple[Any, Any] | None:
-        """Both, or None."""
-        found: tuple[Any, Any] | None = self._read(0)
+    def _sums(self, axis: int) -> Array:
+        plan: Any = self.plan
+        found: Array = plan.sum(axis)
         return found
 
     @property
-    def potential_a(self) -> Any:
+    def potentials(self) -> tuple[Array, Array] | None:
+        """Both, or None."""
+        found: tuple[Array, Array] | None = self._read(0)
+        return found
+
+    @property
+    def potential_a(self) -> Array | None:
         """Of rows, shape (n,)."""
         return None if self.potentials is None else self.potentials[0]
 
     @property
-    def potential_b(self) -> Any:
+    def potential_b(self) -> Array | None:
         """Of columns, shape (m,)."""
         return None if self.potentials is None else self.potentials[1]
 
@@ -89,17 +106,17 @@ class OTResult:
         return self._read(3)
 
     @property
-    def marginal_a(self) -> Any:
+    def marginal_a(self) -> Array:
         """Row sums of the plan, shape (n,)."""
-        return self.plan.sum(1)
+        return self._sums(1)
 
     @property
-    def marginal_b(self) -> Any:
+    def marginal_b(self) -> Array:
         """Column sums of the plan, shape (m,)."""
-        return self.plan.sum(0)
+        return self._sums(0)
 
     @property
-    def marginals(self) -> tuple[Any, Any]:
+    def marginals(self) -> tuple[Array, Array]:
         """Both."""
         return self.marginal_a, self.marginal_b
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import functools
 import math
 from types import NoneType
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, overload
 
 import numpy as np
 
 from . import _native
-from ._aux import AuxOutput, AuxRequest, Potentials
+from ._aux import ArrayT, AuxOutput, AuxRequest, Potentials
 from ._call import WITH_POTENTIALS, coupling_again
 from ._certificate import Certificate
 from ._coupling import coupling
@@ -46,6 +46,58 @@ from ._settings import flag, is_torch, number
 from ._spec import Spec
 
 
+@overload
+def sinkhorn_unbalanced(
+    a: Any,
+    b: Any,
+    M: ArrayT,
+    reg: float,
+    reg_m: Any,
+    method: str = "sinkhorn",
+    reg_type: str = "kl",
+    c: Any = None,
+    warmstart: Any = None,
+    numItermax: int = 1000,
+    stopThr: float = 1e-6,
+    verbose: bool = False,
+    log: Literal[False] = False,
+    **unused: Any,
+) -> ArrayT: ...
+@overload
+def sinkhorn_unbalanced(
+    a: Any,
+    b: Any,
+    M: ArrayT,
+    reg: float,
+    reg_m: Any,
+    method: str = "sinkhorn",
+    reg_type: str = "kl",
+    c: Any = None,
+    warmstart: Any = None,
+    numItermax: int = 1000,
+    stopThr: float = 1e-6,
+    verbose: bool = False,
+    *,
+    log: Literal[True],
+    **unused: Any,
+) -> tuple[ArrayT, dict[str, Any]]: ...
+@overload
+def sinkhorn_unbalanced(
+    a: Any,
+    b: Any,
+    M: Any,
+    reg: float,
+    reg_m: Any,
+    method: str = "sinkhorn",
+    reg_type: str = "kl",
+    c: Any = None,
+    warmstart: Any = None,
+    numItermax: int = 1000,
+    stopThr: float = 1e-6,
+    verbose: bool = False,
+    log: bool = False,
+    **unused: Any,
+) -> Any: ...
 def sinkhorn_unbalanced(
     a: Any,
     b: Any,
@@ -136,6 +188,26 @@ def _potentials(warmstart: Any, reg: float) -> Any:
     return None if warmstart is None else (reg * warmstart[0], reg * warmstart[1])
 
 
+@overload
+def solve(
+    M: ArrayT,
+    a: Any = None,
+    b: Any = None,
+    reg: float | None = None,
+    c: Any = None,
+    reg_type: Any = "KL",
+    unbalanced: Any = None,
+    unbalanced_type: str = "KL",
+    method: str | None = None,
+    n_threads: int = 1,
+    max_iter: int | None = None,
+    plan_init: Any = None,
+    potentials_init: Any = None,
+    tol: float | None = None,
+    verbose: bool = False,
+    grad: str = "autodiff",
+) -> OTResult[ArrayT]: ...
+@overload
 def solve(
     M: Any,
     a: Any = None,
@@ -153,7 +225,25 @@ def solve(
     tol: float | None = None,
     verbose: bool = False,
     grad: str = "autodiff",
-) -> OTResult:
+) -> OTResult[Any]: ...
+def solve(
+    M: Any,
+    a: Any = None,
+    b: Any = None,
+    reg: float | None = None,
+    c: Any = None,
+    reg_type: Any = "KL",
+    unbalanced: Any = None,
+    unbalanced_type: str = "KL",
+    method: str | None = None,
+    n_threads: int = 1,
+    max_iter: int | None = None,
+    plan_init: Any = None,
+    potentials_init: Any = None,
+    tol: float | None = None,
+    verbose: bool = False,
+    grad: str = "autodiff",
+) -> OTResult[Any]:
     """Any of the problems above, with POT's result object.
 
     Parameters
@@ -310,7 +400,7 @@ def _solve_later(
     reg_type: Any,
     relaxed: tuple[Any, Any],
     limits: tuple[Any, Any],
-) -> OTResult | None:
+) -> OTResult[Any] | None:
     """`solve` of a plain problem: the plan now, the rest when it is read; None: not so."""
     (unbalanced, unbalanced_type), (tol, max_iter) = relaxed, limits
     kind = _KINDS.get(reg_type) if type(reg_type) is str else None
@@ -487,7 +577,7 @@ def _entropic(
     return plan, aux
 
 
-def _quadratic(problem: Entropic, M: Any, a: Any, b: Any) -> OTResult:
+def _quadratic(problem: Entropic, M: Any, a: Any, b: Any) -> OTResult[Any]:
     if not _is_balanced(problem):
         raise NotImplementedError("reg_type='L2' with unbalanced has no solver here")
     # Rows and columns without mass stay in: their derivatives are those of a mass that begins to grow.

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 import warnings
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ._assignment import linear_sum_assignment
-from ._aux import AuxRequest
+from ._aux import ArrayT, AuxRequest
 from ._coupling import coupling
 from ._errors import NotConverged, PartialWarning
 from ._settings import count, flag, is_torch, number, shown
@@ -224,14 +225,16 @@ class PlanSampler:
             )
         return plan
 
-    def get_map(self, x0: Any, x1: Any) -> Any:
+    def get_map(self, x0: Any, x1: Any) -> NDArray[Any]:
         """The plan of two minibatches as a NumPy array, shape (samples of x0, samples of x1)."""
-        plan = self._plans(*self._points(x0, x1))
+        plan: NDArray[Any] = self._plans(*self._points(x0, x1))
         return plan if self.batched else plan[0]
 
     # ---- draws -----------------------------------------------------------------------------------
 
-    def sample_map(self, pi: Any, batch_size: int, replace: bool = True) -> tuple[Any, Any]:
+    def sample_map(
+        self, pi: Any, batch_size: int, replace: bool = True
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Places (i, j) of `batch_size` pairs drawn from a plan; int64 arrays.
 
         Without `replace`, no pair twice; ValueError where the plan has fewer pairs.
@@ -288,10 +291,22 @@ class PlanSampler:
             x = np.asarray(dense(name, x))
         return x[each, places] if self.batched else x[places]
 
+    @overload
+    def sample_plan(self, x0: ArrayT, x1: ArrayT, replace: bool = True) -> tuple[ArrayT, ArrayT]: ...
+    @overload
+    def sample_plan(self, x0: Any, x1: Any, replace: bool = True) -> tuple[Any, Any]: ...
     def sample_plan(self, x0: Any, x1: Any, replace: bool = True) -> tuple[Any, Any]:
         """As many pairs as `x0` has samples: ``(x0[i], x1[j])`` with (i, j) drawn from the plan."""
         return self.sample_plan_with_labels(x0, x1, replace=replace)[:2]
 
+    @overload
+    def sample_plan_with_labels(
+        self, x0: ArrayT, x1: ArrayT, y0: Any = None, y1: Any = None, replace: bool = True
+    ) -> tuple[ArrayT, ArrayT, Any, Any]: ...
+    @overload
+    def sample_plan_with_labels(
+        self, x0: Any, x1: Any, y0: Any = None, y1: Any = None, replace: bool = True
+    ) -> tuple[Any, Any, Any, Any]: ...
     def sample_plan_with_labels(
         self, x0: Any, x1: Any, y0: Any = None, y1: Any = None, replace: bool = True
     ) -> tuple[Any, Any, Any, Any]:
@@ -301,6 +316,10 @@ class PlanSampler:
         a, b, c, d = (self._take(*one) for one in given)
         return a, b, c, d
 
+    @overload
+    def sample_trajectory(self, X: ArrayT) -> ArrayT: ...
+    @overload
+    def sample_trajectory(self, X: Any) -> Any: ...
     def sample_trajectory(self, X: Any) -> Any:
         """Chains through `X` (samples, times, ...), where a plan pairs each time with the next."""
         if self.batched:
@@ -321,6 +340,20 @@ class PlanSampler:
         return np.stack(chains, 1)
 
 
+@overload
+def sinkhorn_knopp_teacher(
+    teacher_output: ArrayT,
+    teacher_temp: float,
+    n_iterations: int = 3,
+    n_masked_patches_tensor: Any = None,
+) -> ArrayT: ...
+@overload
+def sinkhorn_knopp_teacher(
+    teacher_output: Any,
+    teacher_temp: float,
+    n_iterations: int = 3,
+    n_masked_patches_tensor: Any = None,
+) -> Any: ...
 def sinkhorn_knopp_teacher(
     teacher_output: Any,
     teacher_temp: float,

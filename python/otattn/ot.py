@@ -7,11 +7,13 @@ units of the cost. NumPy arrays or torch tensors; with torch, plans and values h
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
+from numpy.typing import NDArray
 
 from . import _ot_partial as partial
+from ._aux import ArrayT
 from ._ot_entropic import sinkhorn, sinkhorn2
 from ._ot_exact import emd, emd2
 from ._ot_result import OTResult
@@ -57,6 +59,12 @@ _APPROXIMATIONS = (
 )
 
 
+@overload
+def unif(n: int, type_as: None = None) -> NDArray[np.float64]: ...
+@overload
+def unif(n: int, type_as: ArrayT) -> ArrayT: ...
+@overload
+def unif(n: int, type_as: Any = None) -> Any: ...
 def unif(n: int, type_as: Any = None) -> Any:
     """`n` equal masses of sum 1: f64, or of the type and device of `type_as`.
 
@@ -77,6 +85,18 @@ def unif(n: int, type_as: Any = None) -> Any:
 _METRICS = ("sqeuclidean", "euclidean", "cityblock")
 
 
+@overload
+def dist(
+    x1: ArrayT,
+    x2: Any = None,
+    metric: str = "sqeuclidean",
+) -> ArrayT: ...
+@overload
+def dist(
+    x1: Any,
+    x2: Any = None,
+    metric: str = "sqeuclidean",
+) -> Any: ...
 def dist(x1: Any, x2: Any = None, metric: str = "sqeuclidean") -> Any:
     """Distances of all pairs of points, shape (n, m).
 
@@ -112,6 +132,19 @@ def dist(x1: Any, x2: Any = None, metric: str = "sqeuclidean") -> Any:
     return _root(squares) if metric == "euclidean" else squares
 
 
+@overload
+def solve_sample(
+    X_a: ArrayT,
+    X_b: Any,
+    a: Any = None,
+    b: Any = None,
+    metric: str = "sqeuclidean",
+    reg: float | None = None,
+    *,
+    method: str | None = None,
+    **arguments: Any,
+) -> OTResult[ArrayT]: ...
+@overload
 def solve_sample(
     X_a: Any,
     X_b: Any,
@@ -122,7 +155,18 @@ def solve_sample(
     *,
     method: str | None = None,
     **arguments: Any,
-) -> OTResult:
+) -> OTResult[Any]: ...
+def solve_sample(
+    X_a: Any,
+    X_b: Any,
+    a: Any = None,
+    b: Any = None,
+    metric: str = "sqeuclidean",
+    reg: float | None = None,
+    *,
+    method: str | None = None,
+    **arguments: Any,
+) -> OTResult[Any]:
     """`solve` with ``M`` the squared (or plain) Euclidean distances of two point clouds.
 
     Parameters

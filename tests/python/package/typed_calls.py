@@ -62,9 +62,56 @@ def arrays(x: NDArray[np.float64], mask: NDArray[np.bool_]) -> None:
     )
     ragged = otattn.linear_sum_assignment([x, x], certificate=True)
     assert_type(ragged, list[tuple[NDArray[np.int64], NDArray[np.int64], otattn.AssignmentCertificate]])
+    assert_type(otattn.maxsim(x, x), NDArray[np.float32])
+    assert_type(otattn.maxsim(x, x, top_k=2), tuple[NDArray[np.float32], NDArray[np.int64]])
+    assert_type(otattn.alibi_slopes(4), NDArray[np.float64])
     plan = otattn.Plan(x, x, x, method=own)
     assert_type(plan.forward(x, x, x), NDArray[Any])
     assert_type(plan.forward(x, x, x, True), tuple[NDArray[Any], otattn.AuxOutput])
+
+
+def transport_of_arrays(x: NDArray[np.float64], y: NDArray[np.float32]) -> None:
+    ot = otattn.ot
+    assert_type(ot.emd(x, x, y), NDArray[np.float32])
+    assert_type(ot.emd([0.5, 0.5], None, x, log=True), tuple[NDArray[np.float64], dict[str, Any]])
+    assert_type(ot.emd(x, x, [[1.0, 2.0]]), Any)
+    assert_type(ot.sinkhorn(x, x, x, 0.1), NDArray[np.float64])
+    assert_type(ot.sinkhorn(x, x, x, 0.1, log=True), tuple[NDArray[np.float64], dict[str, Any]])
+    assert_type(ot.sinkhorn_unbalanced(x, x, x, 0.1, (1.0, 2.0)), NDArray[np.float64])
+    unbalanced = ot.sinkhorn_unbalanced(x, x, x, 0.1, 1.0, log=True)
+    assert_type(unbalanced, tuple[NDArray[np.float64], dict[str, Any]])
+    assert_type(ot.solve(x, reg=0.1), otattn.ot.OTResult[NDArray[np.float64]])
+    assert_type(ot.solve(x).plan, NDArray[np.float64])
+    assert_type(ot.solve(x).potentials, tuple[NDArray[np.float64], NDArray[np.float64]] | None)
+    assert_type(ot.solve(x).marginal_a, NDArray[np.float64])
+    assert_type(ot.solve([[1.0, 2.0]]).potential_b, Any | None)
+    assert_type(
+        ot.solve_sample(y, y, metric="euclidean").marginals, tuple[NDArray[np.float32], NDArray[np.float32]]
+    )
+    assert_type(ot.dist(y), NDArray[np.float32])
+    assert_type(ot.unif(3), NDArray[np.float64])
+    assert_type(ot.unif(3, y), NDArray[np.float32])
+    assert_type(ot.partial.partial_wasserstein(x, x, x), NDArray[np.float64])
+    part = ot.partial.entropic_partial_wasserstein(x, x, x, 0.1, log=True)
+    assert_type(part, tuple[NDArray[np.float64], dict[str, Any]])
+    assert_type(ot.sinkhorn_knopp_teacher(x, 0.1), NDArray[np.float64])
+    sampler = ot.PlanSampler("exact")
+    assert_type(sampler.sample_plan(x, x), tuple[NDArray[np.float64], NDArray[np.float64]])
+    assert_type(sampler.sample_trajectory(x), NDArray[np.float64])
+
+
+def transport_of_tensors(x: torch.Tensor) -> None:
+    ot = otattn.ot
+    assert_type(ot.emd(x, x, x), torch.Tensor)
+    assert_type(ot.sinkhorn(x, x, x, 0.1), torch.Tensor)
+    assert_type(ot.sinkhorn2(x, x, x, 0.1), torch.Tensor)
+    assert_type(ot.sinkhorn2(x, x, x, 0.1, log=True), tuple[torch.Tensor, dict[str, Any]])
+    assert_type(ot.solve(x).plan, torch.Tensor)
+    assert_type(ot.unif(3, x), torch.Tensor)
+    assert_type(ot.PlanSampler("exact").get_map(x, x), NDArray[Any])
+    assert_type(ot.PlanSampler("exact").sample_plan_with_labels(x, x)[1], torch.Tensor)
+    assert_type(otattn.maxsim(x, x), torch.Tensor)
+    assert_type(otattn.maxsim(x, [x, x], top_k=2), tuple[torch.Tensor, torch.Tensor])
 
 
 def tensors(x: torch.Tensor, progress: list[otattn.Progress]) -> None:
