@@ -417,10 +417,10 @@ const cli_flag cli_flags[] = {
          "compare two threads with one, beside the fma-ceiling's own"),
     FLAG(switch, "gradients", bench.gradients, BENCH, METHOD,
          "time the gradients of queries, keys and values instead"),
-    FLAG(
-        choice, "masked", bench.masked, BENCH, METHOD,
-        "with a mask: a fifth of the keys hidden by flags or by a length, numbers added, or j <= i",
-        "MASK", .choices = "padding lengths numbers causal", .standard = "none"),
+    FLAG(choice, "masked", bench.masked, BENCH, METHOD,
+         "with a mask: a fifth of the keys hidden by flags or by a length, numbers added, "
+         "-1e9 added to all but an eighth of the pairs, or j <= i",
+         "MASK", .choices = "padding lengths numbers far causal", .standard = "none"),
     FLAG(natural, "repeat", bench.repeat, BENCH, METHOD,
          "timings per row, of which the fastest counts", "N", .standard = "5"),
 

@@ -52,6 +52,9 @@ static bool is_masked(const cli_bench_case *c, const char *word) {
     return c->masked != NULL && strcmp(c->masked, word) == 0;
 }
 
+/* As transformers writes masks; of all but an eighth of the pairs. */
+static double far_number(uint64_t *state) { return cli_random_uniform(state) < 0.125 ? 0.0 : -1e9; }
+
 /* Flags [1, keys], a length or numbers [queries, keys], whose data the case owns. */
 static int make_mask(cli_context *context, cli_bench_case *c, uint64_t *state) {
     int code = 0;
@@ -70,8 +73,9 @@ static int make_mask(cli_context *context, cli_bench_case *c, uint64_t *state) {
     } else {
         const int64_t count = c->queries * c->keys;
         void *numbers = cli_bench_take(context, c, count, ota_type_bytes(c->type), &code);
+        const bool far = is_masked(c, "far");
         for (int64_t e = 0; e < count && code == 0; e++)
-            put(numbers, c->type, e, cli_random_normal(state));
+            put(numbers, c->type, e, far ? far_number(state) : cli_random_normal(state));
         c->mask.kind = OTA_SUPPORT_ADDITIVE;
         c->mask.array = ota_array_of(numbers, c->type, 1, 1, c->queries, c->keys);
     }
