@@ -1,6 +1,7 @@
 /* otattn: attention as optimal transport. The entry of the program: finds the subcommand, parses its
  * flags, runs it, and says what went wrong, once, as a sentence and as JSON. */
 #include <errno.h>
+#include <locale.h>
 #include <string.h>
 
 #include "otattn_analysis.h"
@@ -69,6 +70,8 @@ static bool reader_has_gone(int cause) {
 }
 
 int main(int argc, char **argv) {
+    /* A library that came with the program may have set another, whose numbers have commas. */
+    (void)setlocale(LC_ALL, "C");
     char **arguments = ota_program_begin(argc, argv);
     ota_program_catch_interrupts(&interrupted);
     cli_memory_watch();

@@ -29,6 +29,7 @@ from hypothesis import strategies as st
 from program import PROGRAM, ROOT, STATUS_OF_CODE, U64, answer, environment, run, save, solve
 
 GOLDEN = ROOT / "tests" / "golden" / "errors.json"
+BUILD = Path(os.environ.get("OTATTN_BUILD", ROOT / "build"))
 
 CERTIFICATE = {
     "row_error", "column_error", "primal", "dual", "gap", "entropy", "support", "receiver_max",
@@ -362,7 +363,7 @@ def test_bench_checks_what_it_times(tmp_path: Path) -> None:
     spec.check("LIT-01", softmax["max_error"], 2.0**-24 * 6 * (8 + 4 * 16))
 
 
-@pytest.mark.parametrize("mask", ["padding", "lengths", "numbers", "causal"])
+@pytest.mark.parametrize("mask", ["padding", "lengths", "numbers", "far", "causal"])
 def test_bench_checks_masked_rows(tmp_path: Path, mask: str) -> None:
     words = ["--shapes", "64x48x16", "--repeat", "1", "--methods", "softmax,hard,sparsemax", "--masked", mask]
     for more in [], ["--gradients"]:
@@ -372,7 +373,8 @@ def test_bench_checks_masked_rows(tmp_path: Path, mask: str) -> None:
             assert row["masked"] == mask
             assert row["share_of_ceiling"] is None
             if row["status"] == "ok" and row["max_error"] is not None:
-                # 3.2 of the numeric policy with A <= 6 + the largest number, B <= 16 for these inputs.
+                # 3.2 of the numeric policy with A <= 6 + the largest number, B <= 16 for these inputs; -1e9 lies
+                # far below the top of every row.
                 assert row["max_error"] < 2.0**-24 * 11 * (8 + 4 * 16)
         assert found[0]["status"] == "ok"
         assert found[0]["max_error"] is not None
@@ -690,6 +692,41 @@ def test_colours_ask_first(tmp_path: Path) -> None:
     assert "\033[" in on_terminal(words, 3.0)
     assert "\033[" not in on_terminal(words, 3.0, NO_COLOR="1")
     assert b"\033[" not in run(tmp_path, *words).stdout
+
+
+@pytest.mark.parametrize("place", ["de_DE.UTF-8", "ps_AF.UTF-8"])
+def test_a_library_that_set_the_locale_before(tmp_path: Path, place: str) -> None:
+    """Numbers are read and written with points though something preloaded chose commas."""
+    locales, compiler = BUILD / "tests" / "locale", shutil.which("cc")
+    if compiler is None or not (locales / place).exists():
+        pytest.skip("no C compiler, or no such locale in the build")
+    (tmp_path / "chosen.c").write_text(
+        "#include <locale.h>\n#include <stdlib.h>\n__attribute__((constructor)) static void choose(void) {\n"
+        f"if (setlocale(LC_ALL, \"{place}\") == NULL || *localeconv()->decimal_point == '.') abort();\n}}\n"
+    )
+    words = [compiler, "-shared", "-fPIC", "chosen.c", "-o", "chosen.so"]
+    subprocess.run(words, cwd=tmp_path, check=True)
+    save(tmp_path, S=np.random.default_rng(1).normal(size=(5, 5)))
+    more = {"LD_PRELOAD": str(tmp_path / "chosen.so"), "LOCPATH": str(locales)}
+    demo = str(ROOT / "data" / "demo" / "model")
+    for command in (
+        ["plan", "S.npy", "--cost", "--method", "softmax/exact", "--temperature", "0.25"],
+        ["plan", "S.npy", "--method", "entmax:1.5/capped:1.25", "--softcap", "2.5", "--json"],
+        ["plan", "S.npy", "--temperature", "0,25"],
+        ["assign", "S.npy"],
+        ["info", demo, "--json"],
+        ["perplexity", demo, "--text", "there was a time", "--json"],
+    ):
+        found = [
+            subprocess.run([PROGRAM, *command], cwd=tmp_path, capture_output=True, env=env)
+            for env in (environment(), {**environment(), **more})
+        ]
+        plain, chosen = [
+            (done.returncode, re.sub(rb'"seconds":[^,}]*|time  .*', b"", done.stdout), done.stderr)
+            for done in found
+        ]
+        assert plain == chosen
+        assert (plain[0] == 2) == ("0,25" in command)
 
 
 def test_no_arguments_help_and_version(tmp_path: Path) -> None:
