@@ -409,6 +409,29 @@ static void describe_shows_what_the_row_says(void **state) {
     }
 }
 
+/* Callbacks have no row: their line names those that are there. Bytes are those that the plan has. */
+static void describe_tells_callbacks_and_bytes(void **state) {
+    (void)state;
+    static const char *const lines[] = {"", "callbacks: cancel", "callbacks: progress",
+                                        "callbacks: cancel progress"};
+    const int no = 0;
+    for (int k = 0; k < 4; k++) {
+        static stage s;
+        static char text[TEXT], line[TEXT], bytes[64];
+        set(&s, &tables[0][0], false);
+        s.options.cancel = k % 2 == 1 ? &no : NULL;
+        s.options.progress = k / 2 == 1 ? told : NULL;
+        ota_plan *plan = plan_of(&s, "callbacks");
+        (void)ota_plan_describe(plan, text, TEXT);
+        (void)snprintf(bytes, sizeof bytes, "bytes: %zu", ota_plan_bytes(plan));
+        ota_plan_free(plan);
+        line_of(text, "callbacks", line);
+        assert_string_equal(line, lines[k]);
+        line_of(text, "bytes", line);
+        assert_string_equal(line, bytes);
+    }
+}
+
 /* ---- ranks --------------------------------------------------------------------------------------- */
 
 typedef struct meeting {
@@ -457,6 +480,7 @@ TEST_FILE(test_fields) {
         cmocka_unit_test(a_changed_option_reaches_the_settings),
         cmocka_unit_test(rebind_takes_what_the_row_says),
         cmocka_unit_test(describe_shows_what_the_row_says),
+        cmocka_unit_test(describe_tells_callbacks_and_bytes),
         cmocka_unit_test(ranks_agree_on_what_the_row_says),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
