@@ -252,12 +252,13 @@ _ROWS = (
 
 
 class Inside:
-    """The modules of a block's MLP, where they are known."""
+    """The modules of a block's MLP, or of what every token has beside experts, where they are known."""
 
-    def __init__(self, layout: Layout) -> None:
+    def __init__(self, layout: Layout, shared: bool = False) -> None:
+        self.prefix, self.out = "mlp.shared" if shared else "mlp", _shared(layout) if shared else None
         self.found: tuple[Module, Module | None, Module, Any] | None = None
         self.half = False
-        for root in (layout.branch_2, layout.block):
+        for root in (self.out,) if shared else (layout.branch_2, layout.block):
             if root is None or not layout.form:
                 continue
             for row in _ROWS:
@@ -275,7 +276,16 @@ class Inside:
         if self.found is None:
             return []
         gated = self.half or self.found[1] is not None
-        return ["mlp.hook_pre", *(["mlp.hook_pre_linear"] if gated else []), "mlp.hook_post"]
+        words = ["hook_pre", *(["hook_pre_linear"] if gated else []), "hook_post"]
+        words += [] if self.out is None else ["hook_out"]
+        return [f"{self.prefix}.{word}" for word in words]
+
+
+def _shared(layout: Layout) -> Module | None:
+    """What every token has beside experts, as it is added."""
+    if layout.branch_2 is None or child(layout.branch_2, "shared_expert_gate") is not None:
+        return None
+    return child(layout.branch_2, "shared_experts")
 
 
 def _member(root: Any, path: str) -> Any:
@@ -289,19 +299,19 @@ class InsideHooks:
 
     def __init__(self, inside: Inside, layer: int, run: Run, size: Size) -> None:
         self._inside, self._run, self._size = inside, run, size
-        self._names = {word: f"blocks.{layer}.{word}" for word in inside.words()}
+        self._names = {word.rpartition(".")[2]: f"blocks.{layer}.{word}" for word in inside.words()}
         self._seen: dict[str, torch.Tensor] = {}
 
     def attach(self) -> list[Any]:
         if self._inside.found is None:
             return []
         pre, linear, post, _ = self._inside.found
-        handles = [
-            pre.register_forward_hook(self._both if self._inside.half else self._behind("mlp.hook_pre"))
-        ]
+        handles = [pre.register_forward_hook(self._both if self._inside.half else self._behind("hook_pre"))]
         if linear is not None:
-            handles.append(linear.register_forward_hook(self._behind("mlp.hook_pre_linear")))
+            handles.append(linear.register_forward_hook(self._behind("hook_pre_linear")))
         handles.append(post.register_forward_pre_hook(self._before, with_kwargs=True))
+        if self._inside.out is not None:
+            handles.append(self._inside.out.register_forward_hook(self._behind("hook_out")))
         return handles
 
     def _wanted(self) -> bool:
@@ -320,7 +330,7 @@ class InsideHooks:
     def _both(self, _: Module, __: Any, out: torch.Tensor) -> torch.Tensor:
         if not self._wanted():
             return out
-        halves = zip(("mlp.hook_pre", "mlp.hook_pre_linear"), out.chunk(2, -1), strict=True)
+        halves = zip(("hook_pre", "hook_pre_linear"), out.chunk(2, -1), strict=True)
         return torch.cat([self._note(word, half) for word, half in halves], -1)
 
     def _before(self, module: Module, arguments: tuple[Any, ...], named: dict[str, Any]) -> Any:
@@ -328,12 +338,12 @@ class InsideHooks:
             return None
         assert self._inside.found is not None
         x = _input(arguments, named)
-        made = self._inside.found[3](self._seen["mlp.hook_pre"])
-        if "mlp.hook_pre_linear" in self._names:
-            made = made * self._seen["mlp.hook_pre_linear"]
+        made = self._inside.found[3](self._seen["hook_pre"])
+        if "hook_pre_linear" in self._names:
+            made = made * self._seen["hook_pre_linear"]
         if not module.training and not _same(made, x):
             raise RuntimeError(
                 f"{self._names['mlp.hook_post']} is unknown: {type(module).__name__} reads something else "
                 f"than the activation of hook_pre, by hook_pre_linear where there is one"
             )
-        return _with_input(arguments, named, self._note("mlp.hook_post", x))
+        return _with_input(arguments, named, self._note("hook_post", x))

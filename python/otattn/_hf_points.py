@@ -361,7 +361,7 @@ def points(model: torch.nn.Module) -> list[str]:
         layout.words(
             [f"attn.hook_{word}" for word in _hf_parts.plain(layout)] if rotated else [],
             [*words, *(["attn.hook_result"] if _hf_parts.projection(layout) else [])],
-            _hf_parts.Inside(layout).words(),
+            [*_hf_parts.Inside(layout).words(), *_hf_parts.Inside(layout, shared=True).words()],
         )
         for layout in known
     ] or len(_hf_watch.layers_of(model)) * [words]
@@ -420,7 +420,8 @@ def _attach(model: torch.nn.Module) -> _Run:
                 for word, part in _hf_parts.plain(layout).items()
             ]
         run.handles += streams.attach()
-        run.handles += _hf_parts.InsideHooks(_hf_parts.Inside(layout), layer, run, size).attach()
+        for inside in (_hf_parts.Inside(layout), _hf_parts.Inside(layout, shared=True)):
+            run.handles += _hf_parts.InsideHooks(inside, layer, run, size).attach()
     last = _final(model, known)
     if last is not None:
         names = "ln_final.hook_scale", "ln_final.hook_normalized"

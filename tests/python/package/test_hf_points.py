@@ -155,6 +155,7 @@ def test_points_of_families(kind: str, settings: dict[str, Any], tmp_path: Any) 
     elsewhere = {"hook_q", "hook_k"} if settings is LATENT else set()
     experts = settings is LATENT or "num_local_experts" in settings
     lacking = {name for name in set(ours.points) - set(names) if not (experts and ".mlp." in name)}
+    assert not any(".shared." in name for name in set(ours.points) - set(names))
     assert {name.rpartition(".")[2] for name in lacking} <= elsewhere
     with torch.no_grad():
         found = otattn.hf.capture(network, IDS, "all")
@@ -168,7 +169,7 @@ def test_points_of_families(kind: str, settings: dict[str, Any], tmp_path: Any) 
             # Queries, keys, weights and what they mix pass through the same tap in every family.
             plain = name.endswith(("hook_q", "hook_k"))
             tapped = ".attn." in name and not plain and "norm" not in name and "result" not in name
-            if name.startswith("blocks.1") or tapped:
+            if (name.startswith("blocks.1") and ".shared." not in name) or tapped:
                 continue
             edits = [Edit(name, factor=0.5, token=slice(1, 4), column=0)]
             with otattn.hf.edited(network, *edits):
