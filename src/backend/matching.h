@@ -13,11 +13,34 @@
 
 enum { OTA_MATCH_LANES = 8 }; /* of any level, at most */
 
+/* What the numbers x of a matrix are as costs. */
+typedef enum ota_match_form {
+    OTA_MATCH_PLAIN, /* f64 x */
+    OTA_MATCH_F64,   /* min(factor x, limit) of f64; the factor is 1 or -1 */
+    OTA_MATCH_F32    /* the same of f32 */
+} ota_match_form;
+
+typedef struct ota_match_costs {
+    const void *numbers; /* [rows][width], rows `stride` apart */
+    int64_t width;       /* the columns, or `padded` where +inf follows them */
+    int64_t stride;
+    double factor, limit;
+    ota_match_form form;
+} ota_match_costs;
+
+static inline double ota_match_cost(const ota_match_costs *costs, int64_t i, int64_t j) {
+    const int64_t at = i * costs->stride + j;
+    if (costs->form == OTA_MATCH_PLAIN) return ((const double *)costs->numbers)[at];
+    const double own =
+        costs->factor * (costs->form == OTA_MATCH_F32 ? (double)((const float *)costs->numbers)[at]
+                                                      : ((const double *)costs->numbers)[at]);
+    return own > costs->limit ? costs->limit : own; /* NaN stays */
+}
+
 typedef struct ota_match {
     int64_t rows, columns, padded; /* columns, and so many more that lanes divide them */
-    const double
-        *cost; /* [rows][padded], +inf in the padding: `own`, or the caller's where there is none */
-    double *own;                   /* room for a copy */
+    ota_match_costs costs;         /* `own`, or the caller's where there is no copy */
+    double *own;                   /* [rows][padded], +inf in the padding */
     bool unread;                   /* nobody has seen yet whether the costs are plain; */
     bool odd;                      /* and a pass found that they are not, and ended */
     double *price;                 /* [padded] v, 0 at first */
@@ -31,18 +54,12 @@ typedef struct ota_match {
     int32_t *reached;              /* [rows] scratch */
 } ota_match;
 
-/* A row of costs as they come: to[j] = min(factor from[j], limit), j < count, and +inf up to `padded`. */
-typedef struct ota_match_row {
-    const void *from;
-    int64_t count, padded;
-    double factor, limit;
-} ota_match_row;
-
 /* Where costs are unread, reduce reads all of them, or the first call of bid the rows that wait, before anything is made of them. */
 typedef struct ota_match_passes {
     int64_t lanes; /* at most OTA_MATCH_LANES */
-    /* Of f64, f32. False: some are not plain, which is finite and below 2^900. */
-    bool (*take[2])(const ota_match_row *row, double *to);
+    /* Row i of the costs, of f64 or f32 with any factor, into to [padded]. False: some may not be plain, which
+       is +inf or below 2^900 on both sides. */
+    bool (*take)(const ota_match_costs *costs, int64_t i, double *to, int64_t padded);
     /* Square matrices, nothing matched: v_j = min_i c_ij, and a column goes to its cheapest row where that is still free.
        How many rows wait, in `next`; -1: a column has no allowed pair. */
     int64_t (*reduce)(ota_match *match);

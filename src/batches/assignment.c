@@ -276,7 +276,7 @@ static void write_prices(const job *work, int64_t p, const ota_cost_view *view,
             longer[j] = unit * match->price[j];
         for (int64_t i = 0; shorter != NULL && i < match->rows; i++) {
             const int32_t j = match->column_of[i];
-            shorter[i] = unit * (match->cost[i * match->padded + j] - match->price[j]);
+            shorter[i] = unit * (ota_match_cost(&match->costs, i, j) - match->price[j]);
         }
     }
     if (batch->bound != NULL) batch->bound[p] = ota_assignment_bound(view, u, v);

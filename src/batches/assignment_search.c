@@ -13,6 +13,16 @@ ota_cost_view ota_cost_view_transposed(const ota_cost_view *view) {
     return other;
 }
 
+/* Of a view whose rows lie in one piece. */
+static ota_match_costs costs_of(const ota_cost_view *view, double factor) {
+    return (ota_match_costs){.numbers = view->costs,
+                             .width = view->columns,
+                             .stride = view->row_stride,
+                             .factor = factor,
+                             .limit = view->limit * fabs(factor),
+                             .form = view->type == OTA_F32 ? OTA_MATCH_F32 : OTA_MATCH_F64};
+}
+
 /* Writes min(factor c, limit) of the view to the matrix of the search; false: something is not finite or very large. */
 static bool take_costs(const ota_batch_kernels *kernels, const ota_cost_view *view, double factor,
                        const ota_match *match) {
@@ -20,13 +30,9 @@ static bool take_costs(const ota_batch_kernels *kernels, const ota_cost_view *vi
     const double limit = view->limit * fabs(factor);
     bool plain = true;
     if (view->column_stride == 1) {
-        const int64_t bytes = view->row_stride * (int64_t)ota_type_bytes(view->type);
-        ota_match_row row = {
-            .count = view->columns, .padded = padded, .factor = factor, .limit = limit};
-        for (int64_t i = 0; i < view->rows; i++) {
-            row.from = (const char *)view->costs + i * bytes;
-            plain &= kernels->match->take[view->type == OTA_F32](&row, match->own + i * padded);
-        }
+        const ota_match_costs costs = costs_of(view, factor);
+        for (int64_t i = 0; i < view->rows; i++)
+            plain &= kernels->match->take(&costs, i, match->own + i * padded, padded);
         return plain;
     }
     for (int64_t block = 0; block < view->rows; block += TRANSPOSE_BLOCK) {
@@ -68,17 +74,17 @@ typedef struct dense_costs {
 static void fill(const void *context, ota_match *match) {
     const dense_costs *costs = context;
     (void)take_costs(costs->kernels, costs->view, costs->factor, match);
-    match->cost = match->own;
+    ota_match_own(match);
 }
 
-/* Costs that already lie as the search wants them stay there: where rows find their columns at once, a copy takes longer than the
- * search. */
+/* Rows that lie in one piece stay where they are: where they find their columns at once, a copy takes longer than the search. */
 static bool borrow_costs(const ota_cost_view *view, ota_match *match) {
-    match->unread = ota_match_borrows(match) && view->type == OTA_F64 && view->sign > 0.0 &&
-                    !(view->limit < INFINITY) && view->column_stride == 1 &&
-                    view->row_stride == view->columns;
-    if (match->unread) match->cost = view->costs;
-    return match->unread;
+    match->unread = ota_match_borrows(match) && view->column_stride == 1;
+    if (!match->unread) return false;
+    match->costs = costs_of(view, view->sign);
+    if (view->type == OTA_F64 && view->sign > 0.0 && !(view->limit < INFINITY))
+        match->costs.form = OTA_MATCH_PLAIN;
+    return true;
 }
 
 /* ---- costs that dwarf others ------------------------------------------------------------------ */

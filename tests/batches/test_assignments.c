@@ -275,32 +275,56 @@ static void layouts_agree(void **unused) {
     ota_assigner_free(assigner);
 }
 
-/* Costs that are searched where they lie have the answers of their copy, whatever is among them. */
+/* Costs that are searched where they lie, next to numbers that are none, have the answers of their copy, whatever is among them: of
+ * both types, dearest pairs and limits. */
 static void costs_in_place_agree(void **unused) {
     (void)unused;
-    enum { KINDS = 9, MOST = 48 * 48 + 16 * 200 };
-    static const int64_t shapes[][2] = {{40, 40},  {48, 48}, {33, 40},
-                                        {16, 200}, {8, 136}, {64, 24}};
+    enum { KINDS = 9, LAYOUTS = 6, SHAPES = 9, GAP = 3, MOST = 48 * 64 + 16 * 256 };
+    static const int64_t shapes[SHAPES][2] = {{40, 40}, {48, 48}, {33, 40}, {16, 200}, {8, 136},
+                                              {64, 24}, {35, 37}, {9, 301}, {41, 61}};
     static const double odd[KINDS] = {0.5,    NAN,  INFINITY, -INFINITY, 1e300,
                                       -1e300, 1e16, 1e280,    0.0};
     double lies[MOST], apart[MOST];
+    float narrow_lies[MOST], narrow_apart[MOST];
     uint64_t seed = 17;
     const ota_kernels *row;
     for (int level = 0; (row = ota_kernels_row(level)) != NULL; level++) {
         ota_assigner *assigner = assigner_of(1, row->name);
-        for (int run = 0; run < 4 * KINDS * (int)(sizeof shapes / sizeof *shapes); run++) {
-            const int64_t *shape = shapes[run / (4 * KINDS)], rows = shape[0], columns = shape[1];
-            const bool flat = run % 4 == 0, whole = run % 4 == 1;
-            for (int64_t k = 0; k < rows * columns; k++)
-                lies[k] = flat ? 3.0 : whole ? floor(8.0 * uniform(&seed)) : uniform(&seed);
+        for (int run = 0; run < 4 * KINDS * SHAPES * LAYOUTS; run++) {
+            const int64_t *shape = shapes[run / (4 * KINDS) % SHAPES], rows = shape[0],
+                          columns = shape[1];
+            const int layout = run / (4 * KINDS * SHAPES);
+            const bool flat = run % 4 == 0, whole = run % 4 == 1, narrow = layout % 2 == 1;
+            const int64_t stride = columns + (layout < 2 ? 0 : GAP);
+            for (int64_t k = 0; k < MOST; k++) lies[k] = NAN;
+            for (int64_t i = 0; i < rows; i++) {
+                for (int64_t j = 0; j < columns; j++) {
+                    const double x = uniform(&seed);
+                    lies[i * stride + j] = flat ? 3.0 : whole ? floor(8.0 * x) : x;
+                }
+            }
             const int count = run % 4 == 3 ? 20 : 1;
-            for (int k = 0; k < count; k++)
-                lies[(int64_t)(uniform(&seed) * (double)(rows * columns))] = odd[run / 4 % KINDS];
-            for (int64_t k = 0; k < rows * columns; k++)
-                apart[k / columns * (columns + 1) + k % columns] = lies[k];
+            for (int k = 0; k < count; k++) {
+                const int64_t at = (int64_t)(uniform(&seed) * (double)(rows * columns));
+                lies[at / columns * stride + at % columns] = odd[run / 4 % KINDS];
+            }
+            for (int64_t i = 0; i < rows; i++) {
+                for (int64_t j = 0; j < columns; j++) apart[j * rows + i] = lies[i * stride + j];
+            }
+            /* The largest are infinite in f32, which both layouts see. */
+            for (int64_t k = 0; narrow && k < MOST; k++)
+                narrow_lies[k] = fabs(lies[k]) > FLT_MAX ? INFINITY : (float)lies[k];
+            for (int64_t k = 0; narrow && k < rows * columns; k++)
+                narrow_apart[k] = fabs(apart[k]) > FLT_MAX ? INFINITY : (float)apart[k];
             ota_assignments batch = {MATRICES_OF(ota_assignments, lies, rows, columns), .count = 1};
+            batch.row_stride = stride;
+            batch.maximize = layout == 4 && odd[run / 4 % KINDS] < INFINITY;
+            batch.limited = layout == 3 || layout == 5;
+            batch.cost_limit = 0.4;
+            if (narrow) batch.costs = narrow_lies, batch.type = OTA_F32;
             ota_assignments other = batch;
-            other.costs = apart, other.row_stride = columns + 1;
+            other.costs = narrow ? (const void *)narrow_apart : apart;
+            other.row_stride = 1, other.column_stride = rows;
             outputs a = want(&batch, rows, columns, least(rows, columns));
             outputs b = want(&other, rows, columns, least(rows, columns));
             const ota_status status = ota_assign(assigner, &batch, NULL);

@@ -39,29 +39,46 @@ void ota_match_resize(ota_match *match, int64_t rows, int64_t columns, int64_t l
     match->rows = rows;
     match->columns = columns;
     match->padded = ota_int_round_up(columns, lanes);
-    match->cost = match->own;
+    ota_match_own(match);
+}
+
+void ota_match_own(ota_match *match) {
+    match->costs = (ota_match_costs){.numbers = match->own,
+                                     .width = match->padded,
+                                     .stride = match->padded,
+                                     .form = OTA_MATCH_PLAIN};
     match->unread = match->odd = false;
 }
 
 bool ota_match_borrows(const ota_match *match) {
     /* Passes over short rows do not look whether costs are plain. */
     enum { MANY = 1024 };
-    return match->columns == match->padded && match->rows * match->columns > MANY;
+    return match->rows * match->columns > MANY;
 }
 
 /* Does every row cost the same in all columns? Never of what is not plain. */
 static bool costs_nothing(const ota_match *match) {
     for (int64_t i = 0; i < match->rows; i++) {
-        const double *cost = match->cost + i * match->padded, first = cost[0];
+        const double first = ota_match_cost(&match->costs, i, 0);
         if (!(fabs(first) < 0x1p900)) return false;
-        for (int64_t j = 0; j < match->columns; j++) {
-            if (!(cost[j] <= first && cost[j] >= first)) return false;
+        for (int64_t j = 1; j < match->columns; j++) {
+            const double cost = ota_match_cost(&match->costs, i, j);
+            if (!(cost <= first && cost >= first)) return false;
         }
     }
     return true;
 }
 
-static ota_status search(ota_match *match, const ota_match_passes *passes, const ota_watch *watch) {
+/* Rows of which many wait are read again and again, faster where they are f64; of wide problems nearly every row gets its first
+ * choice. */
+static bool is_worth_a_copy(const ota_match *match, int64_t left) {
+    enum { SHARE = 8 };
+    return match->costs.form != OTA_MATCH_PLAIN && left * SHARE > match->rows &&
+           2 * match->rows > match->columns;
+}
+
+static ota_status search(ota_match *match, const ota_match_passes *passes, const ota_watch *watch,
+                         const ota_match_source *source) {
     for (int64_t j = 0; j < match->padded; j++) {
         match->price[j] = 0.0;
         match->row_of[j] = -1;
@@ -81,6 +98,7 @@ static ota_status search(ota_match *match, const ota_match_passes *passes, const
         if (left < 0) return OTA_INFEASIBLE;
         if (match->odd) return OTA_NONFINITE;
     }
+    if (!match->unread && is_worth_a_copy(match, left)) source->fill(source->context, match);
     for (int sweep = 0; sweep < BIDDING_SWEEPS && left > 0; sweep++) {
         int32_t *swap = match->waiting;
         match->waiting = match->next;
@@ -139,15 +157,17 @@ static double largest_price(const ota_match *match) {
 /* The costs of the matched pairs, in `offset`. */
 static const double *matched_costs(const ota_match *match) {
     for (int64_t i = 0; i < match->rows; i++)
-        match->offset[i] = fabs(match->cost[i * match->padded + match->column_of[i]]);
+        match->offset[i] = fabs(ota_match_cost(&match->costs, i, match->column_of[i]));
     return match->offset;
 }
 
 static double least_cost(const ota_match *match) {
     double least = INFINITY;
-    for (int64_t at = 0; at < match->rows * match->padded; at++) {
-        const double cost = fabs(match->cost[at]);
-        least = cost > 0.0 && cost < least ? cost : least;
+    for (int64_t i = 0; i < match->rows; i++) {
+        for (int64_t j = 0; j < match->columns; j++) {
+            const double cost = fabs(ota_match_cost(&match->costs, i, j));
+            least = cost > 0.0 && cost < least ? cost : least;
+        }
     }
     return least;
 }
@@ -156,7 +176,7 @@ static double least_cost(const ota_match *match) {
 static bool looks_plain(const ota_match *match, double least) {
     double most = 0.0, price[LANES] = {0.0};
     for (int64_t i = 0; i < match->rows; i++) {
-        const double cost = fabs(match->cost[i * match->padded + match->column_of[i]]);
+        const double cost = fabs(ota_match_cost(&match->costs, i, match->column_of[i]));
         most = cost > most ? cost : most;
         least = cost > 0.0 && cost < least ? cost : least;
     }
@@ -228,8 +248,8 @@ static void cap(ota_match *match, double limit) {
 
 /* `matched`: what the pairs cost in the end. */
 static ota_status refine(ota_match *match, const ota_match_passes *passes, const ota_watch *watch,
-                         double below, ota_matched *matched) {
-    const double least = fmin(below, take_off(match));
+                         const ota_match_source *source, ota_matched *matched) {
+    const double least = fmin(source->least, take_off(match));
     double limit = INFINITY;
     for (int k = 0; k < REFINEMENTS; k++) {
         const ota_matched found = ota_matched_of(matched_costs(match), match->rows, least);
@@ -242,7 +262,7 @@ static ota_status refine(ota_match *match, const ota_match_passes *passes, const
         if (!coarse || !(4.0 * found.sum < limit)) return OTA_OK;
         limit = 2.0 * found.sum;
         cap(match, limit);
-        const ota_status status = search(match, passes, watch);
+        const ota_status status = search(match, passes, watch, source);
         if (status != OTA_OK) return status;
     }
     return OTA_OK;
@@ -251,7 +271,7 @@ static ota_status refine(ota_match *match, const ota_match_passes *passes, const
 /* Is no pair cheaper than its row's own at the prices, in exact arithmetic but for `slack`? Of the costs as they came. */
 static bool is_optimal(const ota_match *match, double slack) {
     for (int64_t i = 0; i < match->rows; i++) {
-        const double *cost = match->cost + i * match->padded;
+        const double *cost = match->own + i * match->padded;
         const int32_t own = match->column_of[i];
         ota_exact at = {0};
         ota_exact_add(&at, -cost[own]);
@@ -273,13 +293,13 @@ ota_status ota_match_solve(ota_match *match, const ota_match_passes *passes, con
                            const ota_match_source *source, bool *apart) {
     *apart = false;
     match->slack = 0.0;
-    ota_status status = search(match, passes, watch);
+    ota_status status = search(match, passes, watch, source);
     if (status != OTA_OK || looks_plain(match, source->least) ||
         !looks_coarse(match, source->least))
         return status;
     ota_matched found = {0};
-    if (match->cost != match->own) source->fill(source->context, match);
-    status = refine(match, passes, watch, source->least, &found);
+    if (match->costs.numbers != match->own) source->fill(source->context, match);
+    status = refine(match, passes, watch, source, &found);
     source->fill(source->context, match);
     match->slack = ota_matched_slack(&found);
     *apart = status == OTA_OK && (ota_matched_is_apart(&found) || !is_optimal(match, match->slack));

@@ -22,10 +22,13 @@ void ota_match_layout(ota_match *match, ota_arena *arena, int64_t rows, int64_t 
 /* A problem in that memory; the passes have `lanes`. */
 void ota_match_resize(ota_match *match, int64_t rows, int64_t columns, int64_t lanes);
 
-/* Is it large enough, and without padding, so that the caller's costs may be set as `cost`, `unread`, rather than copied? */
+/* The costs are those in `own`. */
+void ota_match_own(ota_match *match);
+
+/* Is it large enough, so that the caller's numbers may be set as `costs`, `unread`, rather than copied? */
 bool ota_match_borrows(const ota_match *match);
 
-/* Writes the costs of a problem into `own`, always the same, and sets them as `cost`. */
+/* Writes the costs of a problem into `own`, always the same, and sets them as `costs`. */
 typedef struct ota_match_source {
     void (*fill)(const void *context, ota_match *match);
     const void *context;

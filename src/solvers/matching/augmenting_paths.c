@@ -140,7 +140,7 @@ static void form_costs(const void *context, ota_match *dense) {
         state->read->form(&row, cost);
         for (int64_t j = state->columns; j < dense->padded; j++) cost[j] = INFINITY;
     }
-    dense->cost = dense->own;
+    ota_match_own(dense);
 }
 
 /* The least |top| that is not 0. */

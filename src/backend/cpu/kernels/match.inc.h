@@ -1,68 +1,6 @@
 /* The search for a matching over all pairs of a dense matrix (backend/matching.h), in f64 alone. Pairs that attain a
  * minimum are found as bits, 64 columns at a time, without a branch a vector. */
-
-/* ---- costs as they come ---- */
-
-/* Vectors at a time none of which waits for another. */
-enum { TOGETHER = 4 };
-
-static bool match_take_f64(const ota_match_row *row, double *to) {
-    const double *from = row->from;
-    const vec factor = vec_set(row->factor), limit = vec_set(row->limit), zero = vec_set(0.0);
-    const int64_t count = row->count, whole = count / LANES * LANES;
-    /* 2^900 times this is infinite, and 0 times that is NaN. */
-    const vec large = vec_set(0x1p124);
-    vec odd[TOGETHER] = {zero, zero, zero, zero};
-    int64_t j = 0;
-    for (; j + TOGETHER * LANES <= whole; j += TOGETHER * LANES) {
-        for (int k = 0; k < TOGETHER; k++) {
-            const vec cost = vec_mul(vec_load(from + j + k * LANES), factor);
-            odd[k] = vec_fma(vec_mul(cost, large), zero, odd[k]);
-            vec_store(to + j + k * LANES, vec_min(cost, limit));
-        }
-    }
-    for (; j < whole; j += LANES) {
-        const vec cost = vec_mul(vec_load(from + j), factor);
-        odd[0] = vec_fma(vec_mul(cost, large), zero, odd[0]);
-        vec_store(to + j, vec_min(cost, limit));
-    }
-    if (j < count) {
-        const vec cost = vec_mul(vec_load_part(from + j, count - j), factor);
-        odd[0] = vec_fma(vec_mul(cost, large), zero, odd[0]);
-        vec_store(to + j,
-                  vec_select(mask_range(0, count - j), vec_min(cost, limit), vec_set(INFINITY)));
-        j += LANES;
-    }
-    for (; j < row->padded; j += LANES) vec_store(to + j, vec_set(INFINITY));
-    const vec all = vec_add(vec_add(odd[0], odd[1]), vec_add(odd[2], odd[3]));
-    return mask_count(mask_nan(all)) == 0;
-}
-
-static bool match_take_f32(const ota_match_row *row, double *to) {
-    const float *restrict from = row->from;
-    double *restrict wide = to;
-    for (int64_t j = 0; j < row->count; j++) wide[j] = (double)from[j];
-    ota_match_row own = *row;
-    own.from = to;
-    return match_take_f64(&own, to);
-}
-
-/* The same of costs that stay where they are; `count` is of whole vectors. */
-static bool match_is_plain(const double *from, int64_t count) {
-    const vec large = vec_set(0x1p124), zero = vec_set(0.0);
-    vec odd[TOGETHER] = {zero, zero, zero, zero};
-    int64_t j = 0;
-    for (; j + TOGETHER * LANES <= count; j += TOGETHER * LANES) {
-        for (int k = 0; k < TOGETHER; k++)
-            odd[k] = vec_fma(vec_mul(vec_load(from + j + k * LANES), large), zero, odd[k]);
-    }
-    for (; j < count; j += LANES)
-        odd[0] = vec_fma(vec_mul(vec_load(from + j), large), zero, odd[0]);
-    const vec all = vec_add(vec_add(odd[0], odd[1]), vec_add(odd[2], odd[3]));
-    return mask_count(mask_nan(all)) == 0;
-}
-
-/* ---- the search ---- */
+#include "words/vector_costs.h"
 
 /* Vectors of a short row: of at most 32 columns, fewer where it would take more registers than there are. Their prices and
  * distances stay in registers: what one step writes the next reads, and single numbers that go to memory cannot be read as
@@ -83,32 +21,31 @@ static ALWAYS_INLINE uint64_t match_equal_few(const vec x[FEW], vec value) {
     return bits;
 }
 
-/* x_j - v_j = value (v NULL: x_j = value) for first <= j < end, as bits from the lowest on; at most 64 columns */
-static ALWAYS_INLINE uint64_t match_equal(const double *x, const double *v, int64_t first,
-                                          int64_t end, vec value) {
+/* x_j = value for first <= j < end, as bits from the lowest on; at most 64 columns */
+static ALWAYS_INLINE uint64_t match_equal(const double *x, int64_t first, int64_t end, vec value) {
     uint64_t bits = 0;
-    for (int64_t j = first; j < end; j += LANES) {
-        const vec at = v == NULL ? vec_load(x + j) : vec_sub(vec_load(x + j), vec_load(v + j));
-        bits |= (uint64_t)mask_bits(mask_equal(at, value)) << (j - first);
-    }
+    for (int64_t j = first; j < end; j += LANES)
+        bits |= (uint64_t)mask_bits(mask_equal(vec_load(x + j), value)) << (j - first);
     return bits;
 }
 
 /* The cheapest row of each of `vectors` columns of lanes, at most TOGETHER, none of which waits for another, among rows before `end`,
- * of which those before `first` were seen; it lies in `distance`, as a number. */
-static ALWAYS_INLINE void match_cheapest_rows(ota_match *match, int64_t first, int64_t end,
-                                              int64_t column, int vectors) {
-    const int64_t padded = match->padded;
-    const double *at = match->cost + first * padded + column;
+ * of which those before `first` were seen; it lies in `distance`, as a number. `count` < LANES: of one vector that has so many. */
+static ALWAYS_INLINE void match_cheapest_rows(ota_match_form form, ota_match *match, int64_t first,
+                                              int64_t end, int64_t column, int vectors,
+                                              int64_t count) {
     vec least[TOGETHER], who[TOGETHER];
     for (int k = 0; k < vectors; k++) {
         least[k] = first == 0 ? vec_set(INFINITY) : vec_load(match->price + column + k * LANES);
         who[k] = first == 0 ? vec_set(0.0) : vec_load(match->distance + column + k * LANES);
     }
-    for (int64_t i = first; i < end; i++, at += padded) {
+    const ota_match_costs costs = match->costs;
+    for (int64_t i = first; i < end; i++) {
+        const match_row numbers = match_row_of(form, &costs, i);
         const vec row = vec_set((double)i);
         for (int k = 0; k < vectors; k++) {
-            const vec cost = vec_load(at + k * LANES);
+            const vec cost = count < LANES ? match_last_costs(&numbers, column, count)
+                                           : match_costs(&numbers, column + k * LANES);
             who[k] = vec_select(mask_above(least[k], cost), row, who[k]);
             least[k] = vec_min(least[k], cost);
         }
@@ -119,22 +56,23 @@ static ALWAYS_INLINE void match_cheapest_rows(ota_match *match, int64_t first, i
     }
 }
 
-static int64_t match_reduce(ota_match *match) {
+static ALWAYS_INLINE int64_t match_reduce_as(ota_match_form form, ota_match *match) {
     enum { NEAR = 1 << 13 }; /* pairs that a processor keeps close at hand */
-    const int64_t size = match->rows, padded = match->padded;
+    const int64_t size = match->rows, padded = match->padded, width = match->costs.width;
     const int64_t step = ota_int_max(1, NEAR / padded);
     double *price = match->price, *cheapest = match->distance;
     int64_t j = 0;
     for (int64_t first = 0; first < size; first += step) {
         const int64_t end = ota_int_min(first + step, size);
-        if (match->unread &&
-            !match_is_plain(match->cost + first * padded, (end - first) * padded)) {
+        if (match->unread && !match_are_plain(form, &match->costs, first, end)) {
             match->odd = true;
             return 0;
         }
-        for (j = 0; j + TOGETHER * LANES <= padded; j += TOGETHER * LANES)
-            match_cheapest_rows(match, first, end, j, TOGETHER);
-        for (; j < padded; j += LANES) match_cheapest_rows(match, first, end, j, 1);
+        for (j = 0; j + TOGETHER * LANES <= width; j += TOGETHER * LANES)
+            match_cheapest_rows(form, match, first, end, j, TOGETHER, LANES);
+        for (; j + LANES <= width; j += LANES)
+            match_cheapest_rows(form, match, first, end, j, 1, LANES);
+        if (j < width) match_cheapest_rows(form, match, first, end, j, 1, width - j);
     }
     match->unread = false;
     for (j = size - 1; j >= 0; j--) {
@@ -153,6 +91,14 @@ static int64_t match_reduce(ota_match *match) {
     return left;
 }
 
+static int64_t match_reduce(ota_match *match) {
+    switch (match->costs.form) {
+    case OTA_MATCH_F64: return match_reduce_as(OTA_MATCH_F64, match);
+    case OTA_MATCH_F32: return match_reduce_as(OTA_MATCH_F32, match);
+    default: return match_reduce_as(OTA_MATCH_PLAIN, match);
+    }
+}
+
 typedef struct match_cheapest {
     double first, second;
     int32_t
@@ -160,13 +106,17 @@ typedef struct match_cheapest {
 } match_cheapest;
 
 /* Where several are cheapest: the first unmatched column of them, or the first. */
-static int32_t match_tied(const ota_match *match, const double *cost, double lowest) {
+static ALWAYS_INLINE int32_t match_tied(const ota_match *match, const match_row *row,
+                                        double lowest) {
+    const int64_t width = match->costs.width;
+    const vec value = vec_set(lowest);
     int32_t column = -1;
-    for (int64_t from = 0; from < match->padded; from += 64) {
-        const int64_t end = ota_int_min(from + 64, match->padded);
-        uint64_t bits = match_equal(cost, match->price, from, end, vec_set(lowest));
+    for (int64_t from = 0; from < width; from += LANES) {
+        const vec cost = from + LANES <= width ? match_costs(row, from)
+                                               : match_last_costs(row, from, width - from);
+        unsigned bits = mask_bits(mask_equal(vec_sub(cost, vec_load(match->price + from)), value));
         for (; bits != 0; bits &= bits - 1) {
-            const int32_t j = (int32_t)from + __builtin_ctzll(bits);
+            const int32_t j = (int32_t)from + __builtin_ctz(bits);
             if (match->row_of[j] < 0) return j;
             if (column < 0) column = j;
         }
@@ -176,7 +126,7 @@ static int32_t match_tied(const ota_match *match, const double *cost, double low
 
 typedef struct match_lanes {
     vec first, second,
-        where; /* of each lane the cheapest, the second cheapest, and the group of the cheapest */
+        where; /* of each lane the cheapest, the second cheapest, and the column of the cheapest, less its lane */
 } match_lanes;
 
 static ALWAYS_INLINE void match_offer(match_lanes *lanes, vec reduced, vec at) {
@@ -185,20 +135,29 @@ static ALWAYS_INLINE void match_offer(match_lanes *lanes, vec reduced, vec at) {
     lanes->first = vec_min(lanes->first, reduced);
 }
 
-static ALWAYS_INLINE match_cheapest match_two(const ota_match *match, const double *cost) {
-    const double *price = match->price;
-    const vec infinite = vec_set(INFINITY), zero = vec_set(0.0);
-    /* Every other vector has lanes of its own, so that none waits for the one before. */
-    match_lanes even = {infinite, infinite, zero}, uneven = even;
-    vec at = zero;
-    int64_t j = 0;
-    for (; j + 2 * LANES <= match->padded; j += 2 * LANES) {
-        match_offer(&even, vec_sub(vec_load(cost + j), vec_load(price + j)), at);
-        match_offer(&uneven, vec_sub(vec_load(cost + j + LANES), vec_load(price + j + LANES)),
-                    vec_add(at, vec_set(LANES)));
-        at = vec_add(at, vec_set(2 * LANES));
+/* Of the vectors at columns from, from + step, ... */
+static ALWAYS_INLINE match_lanes match_two_of(const ota_match *match, const match_row *row,
+                                              int64_t from, int64_t step) {
+    const int64_t width = match->costs.width;
+    match_lanes lanes = {vec_set(INFINITY), vec_set(INFINITY), vec_set(0.0)};
+    vec at = vec_set((double)from);
+    int64_t j = from;
+    for (; j + LANES <= width; j += step) {
+        match_offer(&lanes, vec_sub(match_costs(row, j), vec_load(match->price + j)), at);
+        at = vec_add(at, vec_set((double)step));
     }
-    if (j < match->padded) match_offer(&even, vec_sub(vec_load(cost + j), vec_load(price + j)), at);
+    if (j < width) {
+        const vec last = match_last_costs(row, j, width - j);
+        match_offer(&lanes, vec_sub(last, vec_load(match->price + j)), at);
+    }
+    return lanes;
+}
+
+/* Of a row of few vectors. */
+static ALWAYS_INLINE match_cheapest match_two_short(const ota_match *match, const match_row *row) {
+    /* Every other vector has lanes of its own, so that none waits for the one before. */
+    const match_lanes even = match_two_of(match, row, 0, 2 * LANES),
+                      uneven = match_two_of(match, row, LANES, 2 * LANES);
     const vec where = vec_select(mask_above(even.first, uneven.first), uneven.where, even.where);
     const vec second =
         vec_min(vec_max(even.first, uneven.first), vec_min(even.second, uneven.second));
@@ -211,7 +170,7 @@ static ALWAYS_INLINE match_cheapest match_two(const ota_match *match, const doub
     found.second = vec_reduce_min(vec_select(lanes, second, first));
     if ((bits & (bits - 1)) != 0 || !(found.second > lowest)) {
         found.second = lowest;
-        found.column = match_tied(match, cost, lowest);
+        found.column = match_tied(match, row, lowest);
         return found;
     }
     const int lane = __builtin_ctz(bits);
@@ -219,6 +178,68 @@ static ALWAYS_INLINE match_cheapest match_two(const ota_match *match, const doub
     vec_store(group, where);
     found.column = (int32_t)group[lane] + lane;
     return found;
+}
+
+/* The least of every fourth vector are in lanes of their own. So the second cheapest of all is the least of the other lanes, or
+ * among those vectors, which are read again. Of `unread` numbers: are they odd? */
+static ALWAYS_INLINE match_cheapest match_two_long(const ota_match *match, const match_row *row,
+                                                   bool unread, bool *odd) {
+    const double *price = match->price;
+    const int64_t width = match->costs.width;
+    const vec infinite = vec_set(INFINITY), large = vec_set(LARGE), zero = vec_set(0.0);
+    vec least[TOGETHER] = {infinite, infinite, infinite, infinite};
+    vec sum[TOGETHER] = {zero, zero, zero, zero};
+    int64_t j = 0;
+    for (; j + TOGETHER * LANES <= width; j += TOGETHER * LANES) {
+        for (int k = 0; k < TOGETHER; k++) {
+            const vec numbers = match_numbers(row, j + k * LANES);
+            if (unread) sum[k] = vec_fma(numbers, large, sum[k]);
+            const vec cost = match_costs_of(row, numbers);
+            least[k] = vec_min(least[k], vec_sub(cost, vec_load(price + j + k * LANES)));
+        }
+    }
+    for (int k = 0; k < TOGETHER && j < width; k++, j += LANES) {
+        const bool last = j + LANES > width;
+        const vec numbers = last ? match_last_numbers(row, j, width - j) : match_numbers(row, j);
+        if (unread) sum[k] = vec_fma(numbers, large, sum[k]);
+        const vec cost = last ? match_last_costs(row, j, width - j) : match_costs_of(row, numbers);
+        least[k] = vec_min(least[k], vec_sub(cost, vec_load(price + j)));
+    }
+    if (unread) *odd = !match_is_finite(sum) && !match_is_plain(row, width);
+    const double lowest =
+        vec_reduce_min(vec_min(vec_min(least[0], least[1]), vec_min(least[2], least[3])));
+    match_cheapest found = {.first = lowest, .second = INFINITY, .column = -1};
+    if (!(lowest < INFINITY)) return found;
+    const vec value = vec_set(lowest);
+    uint64_t classes = 0;
+    vec others = infinite;
+    for (int k = 0; k < TOGETHER; k++) {
+        const vmask here = mask_equal(least[k], value);
+        classes |= (uint64_t)mask_bits(here) << k * LANES;
+        others = vec_min(others, vec_select(here, infinite, least[k]));
+    }
+    const int one = __builtin_ctzll(classes);
+    if ((classes & (classes - 1)) == 0) {
+        const match_lanes lanes = match_two_of(match, row, one / LANES * LANES, TOGETHER * LANES);
+        double second[LANES], where[LANES];
+        vec_store(second, lanes.second);
+        vec_store(where, lanes.where);
+        const double nearer = second[one % LANES], other = vec_reduce_min(others);
+        found.second = nearer < other ? nearer : other;
+        found.column = (int32_t)where[one % LANES] + one % LANES;
+        if (found.second > lowest) return found;
+    }
+    found.second = lowest;
+    found.column = match_tied(match, row, lowest);
+    return found;
+}
+
+static ALWAYS_INLINE match_cheapest match_two(const ota_match *match, const match_row *row,
+                                              bool unread, bool *odd) {
+    enum { SHORT = 24 }; /* vectors */
+    if (match->costs.width > SHORT * LANES) return match_two_long(match, row, unread, odd);
+    if (unread) *odd = !match_is_plain(row, match->costs.width);
+    return match_two_short(match, row);
 }
 
 /* What a row's bid for the column of `found` comes to; the row that lost its column, or -1: none did. `waits`: nor did the
@@ -238,23 +259,27 @@ static ALWAYS_INLINE int32_t match_settle(ota_match *match, int32_t i, const mat
     return loser;
 }
 
-static int64_t match_bid_many(ota_match *match, int64_t count, int64_t bids) {
+static ALWAYS_INLINE int64_t match_bid_many(ota_match_form form, ota_match *match, int64_t count,
+                                            int64_t bids) {
     int64_t left = 0, seen = 0;
     int32_t *waiting = match->waiting;
     const bool unread = match->unread;
     for (int64_t k = 0; k < count;) {
         const int32_t i = waiting[k++];
+        const match_row row = match_row_of(form, &match->costs, i);
+        const bool first = unread && k > seen;
         bool waits = bids-- <= 0;
-        if (unread && k > seen) {
-            seen = k;
-            match->odd = !match_is_plain(match->cost + i * match->padded, match->padded);
-            if (match->odd) return 0;
-        }
+        seen = ota_int_max(seen, k);
+        match_cheapest found = {0};
         if (!waits) {
-            const match_cheapest found = match_two(match, match->cost + i * match->padded);
-            const int32_t loser = match_settle(match, i, &found, &waits);
-            if (loser >= 0) waiting[--k] = loser;
+            found = first ? match_two(match, &row, true, &match->odd)
+                          : match_two(match, &row, false, NULL);
+        } else if (first) {
+            match->odd = !match_is_plain(&row, match->costs.width);
         }
+        if (match->odd) return 0;
+        const int32_t loser = waits ? -1 : match_settle(match, i, &found, &waits);
+        if (loser >= 0) waiting[--k] = loser;
         if (waits) match->next[left++] = i;
     }
     match->unread = false;
@@ -314,7 +339,7 @@ static int64_t match_bid_few(ota_match *match, int64_t count, int64_t bids) {
         bool waits = bids-- <= 0;
         if (!waits) {
             const match_cheapest found =
-                match_two_few(match, match->cost + i * match->padded, price);
+                match_two_few(match, match->own + i * match->padded, price);
             const int32_t loser = match_settle(match, i, &found, &waits);
             if (loser >= 0) waiting[--k] = loser;
         }
@@ -324,21 +349,34 @@ static int64_t match_bid_few(ota_match *match, int64_t count, int64_t bids) {
 }
 
 static int64_t match_bid(ota_match *match, int64_t count, int64_t bids) {
-    return match->padded <= FEW * LANES ? match_bid_few(match, count, bids)
-                                        : match_bid_many(match, count, bids);
+    if (match->padded <= FEW * LANES) return match_bid_few(match, count, bids);
+    switch (match->costs.form) {
+    case OTA_MATCH_F64: return match_bid_many(OTA_MATCH_F64, match, count, bids);
+    case OTA_MATCH_F32: return match_bid_many(OTA_MATCH_F32, match, count, bids);
+    default: return match_bid_many(OTA_MATCH_PLAIN, match, count, bids);
+    }
 }
 
 /* Lowers the distances of open columns through a row, whose own u makes `offset`; the least of them. Columns that are
  * reached have the price -inf and the distance +inf. */
-static ALWAYS_INLINE double match_relax(ota_match *match, int32_t row, double offset) {
+static ALWAYS_INLINE double match_relax(ota_match_form form, ota_match *match, int32_t i,
+                                        double offset) {
     /* A store may change any pointer, as far as the compiler knows. */
-    const int64_t padded = match->padded;
-    const double *cost = match->cost + row * padded, *price = match->price;
+    const int64_t width = match->costs.width;
+    const match_row row = match_row_of(form, &match->costs, i);
+    const double *price = match->price;
     double *distance = match->distance;
     const vec own = vec_set(offset);
     vec least = vec_set(INFINITY);
-    for (int64_t j = 0; j < padded; j += LANES) {
-        const vec reduced = vec_sub(vec_load(cost + j), vec_load(price + j));
+    int64_t j = 0;
+    for (; j + LANES <= width; j += LANES) {
+        const vec reduced = vec_sub(match_costs(&row, j), vec_load(price + j));
+        const vec now = vec_min(vec_load(distance + j), vec_sub(reduced, own));
+        vec_store(distance + j, now);
+        least = vec_min(least, now);
+    }
+    if (j < width) {
+        const vec reduced = vec_sub(match_last_costs(&row, j, width - j), vec_load(price + j));
         const vec now = vec_min(vec_load(distance + j), vec_sub(reduced, own));
         vec_store(distance + j, now);
         least = vec_min(least, now);
@@ -353,7 +391,7 @@ static ALWAYS_INLINE int32_t match_collect(ota_match *match, double nearest, int
     const double *distance = match->distance;
     for (int64_t from = 0; from < padded; from += 64) {
         const int64_t end = ota_int_min(from + 64, padded);
-        uint64_t bits = match_equal(distance, NULL, from, end, value);
+        uint64_t bits = match_equal(distance, from, end, value);
         for (; bits != 0; bits &= bits - 1) {
             const int32_t j = (int32_t)from + __builtin_ctzll(bits);
             if (match->row_of[j] < 0) {
@@ -375,13 +413,14 @@ static ALWAYS_INLINE int32_t match_collect(ota_match *match, double nearest, int
 
 /* Turns the path that ends in column `end` at distance `nearest`. The row before a column is the first scanned one that gives
  * its distance, to the bit. */
-static void match_apply_path(ota_match *match, int32_t start, int32_t end, double nearest) {
+static ALWAYS_INLINE void match_apply_path(ota_match_form form, ota_match *match, int32_t start,
+                                           int32_t end, double nearest) {
     double price = match->price[end];
     for (int32_t j = end;;) {
         int64_t k = -1;
         int32_t i = start;
         double offset = 0.0;
-        while ((match->cost[i * match->padded + j] - price) - offset != nearest) {
+        while ((match_cost(form, &match->costs, i, j) - price) - offset != nearest) {
             i = match->row_of[match->reached[++k]];
             offset = match->offset[k];
         }
@@ -396,9 +435,9 @@ static void match_apply_path(ota_match *match, int32_t start, int32_t end, doubl
 
 /* Of the path to column `end`, -1: there is none, at distance `nearest`: turns it, and lets the prices of the `count` reached
  * columns fall. */
-static bool match_close(ota_match *match, int32_t start, int32_t end, double nearest,
-                        int64_t count) {
-    if (end >= 0) match_apply_path(match, start, end, nearest);
+static ALWAYS_INLINE bool match_close(ota_match_form form, ota_match *match, int32_t start,
+                                      int32_t end, double nearest, int64_t count) {
+    if (end >= 0) match_apply_path(form, match, start, end, nearest);
     for (int64_t k = 0; k < count; k++) {
         const double change = end < 0 ? 0.0 : match->final[k] - nearest;
         match->price[match->reached[k]] = match->kept[k] + (change < 0.0 ? change : 0.0);
@@ -407,36 +446,36 @@ static bool match_close(ota_match *match, int32_t start, int32_t end, double nea
 }
 
 /* The row of the reached column in place k, whose own u makes its offset. */
-static ALWAYS_INLINE int32_t match_scan(ota_match *match, int64_t k) {
+static ALWAYS_INLINE int32_t match_scan(ota_match_form form, ota_match *match, int64_t k) {
     const int32_t j = match->reached[k], i = match->row_of[j];
-    const double own = match->cost[i * match->padded + j] - match->kept[k];
+    const double own = match_cost(form, &match->costs, i, j) - match->kept[k];
     match->offset[k] = own - match->final[k];
     return i;
 }
 
-static bool match_augment_many(ota_match *match, int32_t start) {
+static ALWAYS_INLINE bool match_augment_many(ota_match_form form, ota_match *match, int32_t start) {
     double *distance = match->distance;
     const int64_t padded = match->padded;
     for (int64_t j = 0; j < padded; j += LANES) vec_store(distance + j, vec_set(INFINITY));
-    double nearest = match_relax(match, start, 0.0);
+    double nearest = match_relax(form, match, start, 0.0);
     int64_t count = 0, scanned = 0;
     int32_t end = -1;
     while (nearest < INFINITY && (end = match_collect(match, nearest, &count)) < 0) {
         double lowest = INFINITY;
         for (; scanned < count; scanned++) {
-            const int32_t i = match_scan(match, scanned);
-            lowest = match_relax(match, i, match->offset[scanned]);
+            const int32_t i = match_scan(form, match, scanned);
+            lowest = match_relax(form, match, i, match->offset[scanned]);
         }
         nearest = lowest;
     }
-    return match_close(match, start, end, nearest, count);
+    return match_close(form, match, start, end, nearest, count);
 }
 
 /* match_relax of distances and prices in registers. */
 static ALWAYS_INLINE double match_relax_few(const ota_match *match, int32_t row, double offset,
                                             const vec price[FEW], vec distance[FEW]) {
     vec least[FEW];
-    match_load_few(match, match->cost + row * match->padded, INFINITY, least);
+    match_load_few(match, match->own + row * match->padded, INFINITY, least);
     const vec own = vec_set(offset);
     for (int k = 0; k < FEW; k++) {
         distance[k] = vec_min(distance[k], vec_sub(vec_sub(least[k], price[k]), own));
@@ -480,21 +519,25 @@ static bool match_augment_few(ota_match *match, int32_t start) {
            (end = match_collect_few(match, nearest, price, distance, &count)) < 0) {
         double lowest = INFINITY;
         for (; scanned < count; scanned++) {
-            const int32_t i = match_scan(match, scanned);
+            const int32_t i = match_scan(OTA_MATCH_PLAIN, match, scanned);
             lowest = match_relax_few(match, i, match->offset[scanned], price, distance);
         }
         nearest = lowest;
     }
-    return match_close(match, start, end, nearest, count);
+    return match_close(OTA_MATCH_PLAIN, match, start, end, nearest, count);
 }
 
 static bool match_augment(ota_match *match, int32_t start) {
-    return match->padded <= FEW * LANES ? match_augment_few(match, start)
-                                        : match_augment_many(match, start);
+    if (match->padded <= FEW * LANES) return match_augment_few(match, start);
+    switch (match->costs.form) {
+    case OTA_MATCH_F64: return match_augment_many(OTA_MATCH_F64, match, start);
+    case OTA_MATCH_F32: return match_augment_many(OTA_MATCH_F32, match, start);
+    default: return match_augment_many(OTA_MATCH_PLAIN, match, start);
+    }
 }
 
 static const ota_match_passes match_passes = {.lanes = LANES,
-                                              .take = {match_take_f64, match_take_f32},
+                                              .take = match_take,
                                               .reduce = match_reduce,
                                               .bid = match_bid,
                                               .augment = match_augment};

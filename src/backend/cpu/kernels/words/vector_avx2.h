@@ -92,6 +92,14 @@ static inline vec vec_widen(const uint16_t *from) {
 static inline vec vec_load_part(const real *from, int64_t count) {
     return OP(maskload)(from, as_bits(mask_range(0, count)));
 }
+#if OTA_REAL_BITS == 64
+static inline vec vec_from_f32(const float *from) { return _mm256_cvtps_pd(_mm_loadu_ps(from)); }
+static inline vec vec_from_f32_part(const float *from, int64_t count) {
+    const __m128i lane = _mm_setr_epi32(0, 1, 2, 3);
+    const __m128i here = _mm_cmpgt_epi32(_mm_set1_epi32((int32_t)count), lane);
+    return _mm256_cvtps_pd(_mm_maskload_ps(from, here));
+}
+#endif
 static inline void vec_store(real *to, vec x) { OP(storeu)(to, x); }
 static inline void vec_store_part(real *to, vec x, int64_t count) {
     OP(maskstore)(to, as_bits(mask_range(0, count)), x);

@@ -40,6 +40,12 @@ static inline vec vec_widen(const uint16_t *from) {
 static inline vec vec_load_part(const real *from, int64_t count) {
     return OP(maskz_loadu)(mask_range(0, count), from);
 }
+#if OTA_REAL_BITS == 64
+static inline vec vec_from_f32(const float *from) { return _mm512_cvtps_pd(_mm256_loadu_ps(from)); }
+static inline vec vec_from_f32_part(const float *from, int64_t count) {
+    return _mm512_cvtps_pd(_mm256_maskz_loadu_ps(mask_range(0, count), from));
+}
+#endif
 static inline void vec_store(real *to, vec x) { OP(storeu)(to, x); }
 static inline void vec_store_part(real *to, vec x, int64_t count) {
     OP(mask_storeu)(to, mask_range(0, count), x);

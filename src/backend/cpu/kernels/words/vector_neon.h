@@ -46,6 +46,16 @@ static inline vec vec_load_part(const real *from, int64_t count) {
     }
     return vec_load(lane);
 }
+#if OTA_REAL_BITS == 64
+static inline vec vec_from_f32_part(const float *from, int64_t count) {
+    real lane[LANES] = {0};
+    for (int l = 0; l < LANES; l++) {
+        if (l < count) lane[l] = (real)from[l];
+    }
+    return vec_load(lane);
+}
+static inline vec vec_from_f32(const float *from) { return vcvt_f64_f32(vld1_f32(from)); }
+#endif
 static inline void vec_store(real *to, vec x) { OP(vst1)(to, x); }
 static inline void vec_store_part(real *to, vec x, int64_t count) {
     real lane[LANES];

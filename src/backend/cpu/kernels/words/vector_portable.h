@@ -6,6 +6,7 @@
  *     vec_load_part, vec_store_part  the first `count` lanes (0 ... LANES), touching no other memory;
  *                                    the lanes not loaded are 0
  *     vec_widen                      LANES numbers in f16, exactly, a NaN made quiet (f32 only)
+ *     vec_from_f32, vec_from_f32_part   the same of f32, exactly (f64 only)
  *     vec_set, vec_first            every lane from one number; lane 0
  *     vec_add, vec_sub, vec_mul, vec_div, vec_sqrt
  *     vec_fma(a, b, c)               a b + c; rounded once where the level has it, twice here
@@ -101,6 +102,16 @@ static inline vec vec_load_part(const real *from, int64_t count) {
     }
     return x;
 }
+#if OTA_REAL_BITS == 64
+static inline vec vec_from_f32_part(const float *from, int64_t count) {
+    vec x = {0};
+    for (int lane = 0; lane < LANES; lane++) {
+        if (lane < count) x[lane] = (real)from[lane];
+    }
+    return x;
+}
+static inline vec vec_from_f32(const float *from) { return vec_from_f32_part(from, LANES); }
+#endif
 static inline void vec_store(real *to, vec x) { memcpy(to, &x, sizeof x); }
 static inline void vec_store_part(real *to, vec x, int64_t count) {
     for (int lane = 0; lane < LANES; lane++) {
