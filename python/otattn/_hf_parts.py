@@ -42,7 +42,7 @@ def _with_input(arguments: tuple[Any, ...], named: dict[str, Any], x: torch.Tens
 
 def _same(found: torch.Tensor, wanted: torch.Tensor) -> bool:
     """Up to the rounding of their type."""
-    bound = 64 * torch.finfo(wanted.dtype).eps * float(wanted.abs().max())
+    bound = 64 * torch.finfo(wanted.dtype).eps * float(wanted.detach().abs().max())
     return found.shape == wanted.shape and float((found - wanted).detach().abs().max()) <= bound
 
 
