@@ -58,7 +58,8 @@ static const struct sentence {
      "events by layer", "saturation"},
     {"None of {transitions} transitions is saturated{no_events}.", "saturation in figures",
      RUN_SATURATION},
-    {"Under {method} in place of {own_method} predictions change least, by a total variation of "
+    {"Under {method} in place of {own_method} predictions change{method_least} by a total "
+     "variation of "
      "{method_tv}; perplexity goes from {own_perplexity} to {method_perplexity}.",
      "methods", "methods_perplexity"},
     {"Layer {drift_layer} changes states most, by {drift} of their length; the median layer by "

@@ -436,6 +436,7 @@ static void find_methods(const run_folder *run, json_t *facts) {
     }
     if (best == 0) return;
     const size_t column = cli_run_column(table, "method");
+    tell(facts, "method_least", table->row_count > 2 ? " least," : "");
     tell_cell(facts, "method_tv", table, best, "output_tv");
     tell_cell(facts, "method_perplexity", table, best, "perplexity");
     tell_cell(facts, "own_perplexity", table, 0, "perplexity");
