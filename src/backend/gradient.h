@@ -55,6 +55,27 @@ static inline void ota_adjoint_rows(int64_t rows, int64_t chunk, int64_t *first,
     *last = ota_int_min(*first + step, rows);
 }
 
+/* A row of slopes as the list of its pairs with weight, in the place of that row: `count` numbers each of w, P and U in the type that
+ * the head is worked on, and their keys, which rise. All others are 0. */
+typedef struct ota_slope_list {
+    int64_t count;
+    void *slopes, *weights, *upstream;
+    int32_t *keys;
+} ota_slope_list;
+
+/* The longest list that a row of `stride` numbers holds. */
+static inline int64_t ota_slope_list_room(int64_t stride) { return stride / 4; }
+
+static inline ota_slope_list ota_slope_list_at(void *row, int64_t count, size_t number) {
+    char *at = row;
+    const size_t bytes = (size_t)count * number;
+    return (ota_slope_list){.count = count,
+                            .slopes = at,
+                            .weights = at + bytes,
+                            .upstream = at + 2 * bytes,
+                            .keys = (int32_t *)(void *)(at + 3 * bytes)};
+}
+
 /* dL/d of one term: sums in the shape of its array, chunk sums where queries share an entry. */
 typedef struct ota_term_sum {
     double *sum;
@@ -130,7 +151,9 @@ typedef struct ota_backward_space {
         double parameters[OTA_RULE_PARAMETERS]; /* of the column rule */
     } sums;
     /* coupled */
-    double *matrix;   /* [dense_rows][dense_stride] f64: scores; slopes, of T where implicit */
+    double *matrix; /* [dense_rows][dense_stride] f64: scores; slopes, of T where implicit */
+    int64_t *
+        listed; /* [rows] how many pairs of a row of slopes are a list, -1: all pairs of the row; NULL: of all rows */
     double *gradient; /* the same shape: dL/dP, then dL/dS */
     double *slopes;   /* the same shape, prefix only */
     /* implicit: the system of solvers/derivatives/adjoint.h, vectors of lane. What `slopes` leaves by queries becomes that of

@@ -111,6 +111,7 @@ ota_adjoint ota_backward_system(const ota_backward_job *job) {
                          .columns = plan->strategy.columns,
                          .stride = plan->strategy.stride,
                          .slopes = s->matrix,
+                         .listed = s->listed,
                          .algebra = plan->strategy.algebra,
                          .den = s->adjoint.den,
                          .row_right = s->adjoint.row_right,
@@ -430,6 +431,7 @@ static void begin_head(ota_backward_job *job) {
     for (int64_t i = 0; i < r->queries * OTA_ROW_SUMS; i++) s->row_sums[i] = 0.0;
     const int64_t edges = plan->strategy.transposed ? r->keys : r->queries;
     for (int64_t i = 0; s->edges != NULL && i < edges; i++) s->edges[i] = (ota_edge){0};
+    for (int64_t i = 0; s->listed != NULL && i < r->queries; i++) s->listed[i] = -1;
     for (int64_t j = 0; j < plan->strategy.padded_keys; j++) s->g[j] = s->b[j] = 0.0;
     double *const matrix = passes_of(job)->memory(plan->device, job->place).matrix;
     if (matrix != NULL) s->matrix = matrix;

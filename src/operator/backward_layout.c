@@ -97,6 +97,14 @@ static void take_rounds(ota_plan *plan, ota_backward_space *s) {
     s->rounds = placed;
 }
 
+/* May slopes of the implicit system be lists of the pairs with weight? */
+static bool may_list(const ota_plan *plan) {
+    return ota_backward_mode_of(plan) == OTA_BACKWARD_IMPLICIT && !plan->strategy.transposed &&
+           !ota_is_steep(&plan->resolved) &&
+           ota_regulariser_of(&plan->resolved.problem)->thresholded &&
+           plan->strategy.columns < INT32_MAX;
+}
+
 static void take_coupled(ota_plan *plan, ota_backward_space *s, ota_backward_mode mode) {
     ota_arena *a = &plan->arena;
     const int64_t n = plan->strategy.rows, m = plan->strategy.columns,
@@ -112,6 +120,7 @@ static void take_coupled(ota_plan *plan, ota_backward_space *s, ota_backward_mod
     if (mode != OTA_BACKWARD_UNROLLED && m <= OTA_ADJOINT_DIRECT)
         s->couplings = ota_arena_take_rows(a, m, m, sizeof(double));
     if (mode == OTA_BACKWARD_IMPLICIT) take_system(a, s);
+    if (may_list(plan)) s->listed = ota_arena_take(a, (size_t)n, sizeof *s->listed);
     if (mode == OTA_BACKWARD_PREFIX) take_block(a, s);
     if (mode != OTA_BACKWARD_UNROLLED && ota_is_steep(&plan->resolved)) take_steep(a, s);
     if (mode == OTA_BACKWARD_UNROLLED) take_rounds(plan, s);
@@ -166,7 +175,7 @@ void ota_backward_lay_out(ota_plan *plan) {
     s->sums.row_mass = ota_arena_take_rows(a, heads, r->queries, sizeof(double));
     s->sums.column_mass = ota_arena_take_rows(a, heads, r->keys, sizeof(double));
     for (int t = 0; t < r->term_count; t++) take_term(plan, &s->sums.terms[t], &r->terms[t]);
-    s->tangents = ota_tangents_lay_out(plan, s->lane);
+    s->tangents = ota_tangents_lay_out(plan, s->lane, may_list(plan));
     for (int k = 1; k < head_workers; k++) {
         ota_backward_space other = {.head_worker = k,
                                     .sums.row_mass = s->sums.row_mass,

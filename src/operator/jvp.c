@@ -26,7 +26,7 @@ static void take_worker(ota_plan *plan, ota_tangent_worker *w) {
     w->line = take(a, 1, plan->strategy.padded_keys);
 }
 
-ota_tangent_space *ota_tangents_lay_out(ota_plan *plan, int64_t lane) {
+ota_tangent_space *ota_tangents_lay_out(ota_plan *plan, int64_t lane, bool with_lists) {
     const ota_resolved *r = &plan->resolved;
     ota_arena *a = &plan->arena;
     const bool placed = a->base != NULL;
@@ -34,6 +34,10 @@ ota_tangent_space *ota_tangents_lay_out(ota_plan *plan, int64_t lane) {
     ota_tangent_space *home = ota_arena_take(a, 1, sizeof *home), s = {0};
     s.keys = take(a, width, stride);
     s.key_tangents = take(a, width, stride);
+    if (with_lists) {
+        s.key_rows = take(a, r->keys, width);
+        s.key_row_tangents = take(a, r->keys, width);
+    }
     s.values = take(a, r->keys, plan->values_width);
     s.value_tangents = take(a, r->keys, plan->values_width);
     s.nonfinite = ota_arena_take(a, (size_t)stride, sizeof(bool));
@@ -119,6 +123,7 @@ static ota_status run_head(ota_tangent_job *job) {
     memset(s->a, 0, (size_t)r->queries * sizeof *s->a);
     memset(s->g, 0, (size_t)plan->strategy.padded_keys * sizeof *s->g);
     memset(s->b, 0, (size_t)plan->strategy.padded_keys * sizeof *s->b);
+    for (int64_t i = 0; s->listed != NULL && i < r->queries; i++) s->listed[i] = -1;
     double *const matrix = plan->backend->gradient->memory(plan->device, base->place).matrix;
     if (matrix != NULL) s->matrix = matrix;
     ota_tangents_begin_limits(job);

@@ -38,12 +38,13 @@ typedef struct ota_tangent_limits {
 
 typedef struct ota_tangent_space {
     double *keys, *key_tangents; /* [width][stride]: transposed, so that scores are sums of rows */
-    double *values, *value_tangents;  /* [keys][values_width], what is not finite 0 */
-    bool *nonfinite;                  /* [stride] a value or its tangent is not finite */
-    double *room, *room_tangents;     /* [stride] online: capacity left and its tangent */
-    bool *shut;                       /* [stride] online: the row took what was left */
-    double *row_moved, *column_moved; /* [lane] dR, dC */
-    double *row_sum, *column_sum;     /* [lane] of P, the sink's included */
+    double *key_rows, *key_row_tangents; /* [keys][width], where rows may be lists, or NULL */
+    double *values, *value_tangents;     /* [keys][values_width], what is not finite 0 */
+    bool *nonfinite;                     /* [stride] a value or its tangent is not finite */
+    double *room, *room_tangents;        /* [stride] online: capacity left and its tangent */
+    bool *shut;                          /* [stride] online: the row took what was left */
+    double *row_moved, *column_moved;    /* [lane] dR, dC */
+    double *row_sum, *column_sum;        /* [lane] of P, the sink's included */
     ota_tangent_limits limits;
     ota_tangent_worker *workers;
 } ota_tangent_space;
@@ -74,6 +75,11 @@ ota_status ota_tangents_apart(const ota_plan *plan, const ota_arrays *arrays, co
 void ota_tangents_load(ota_tangent_job *job);
 void ota_tangents_scores(const ota_tangent_job *job, ota_tangent_worker *w, int64_t first,
                          int64_t rows);
+/* The same without dS; and dS of the pairs of a list of row k of such a block, which is `query`, into its U. */
+void ota_tangents_scores_alone(const ota_tangent_job *job, ota_tangent_worker *w, int64_t first,
+                               int64_t rows);
+void ota_tangents_of_list(const ota_tangent_job *job, const ota_tangent_worker *w, int64_t k,
+                          int64_t query, const ota_slope_list *list);
 /* jvp_rows.c: rows [first, first + rows) of the head against all its keys, in the worker's memory. */
 ota_block ota_tangents_block(const ota_tangent_job *job, const ota_tangent_worker *w, int64_t first,
                              int64_t rows);
@@ -82,12 +88,17 @@ void ota_tangents_begin_head(ota_tangent_job *job);
 /* w and U of a sink of this weight, 0 where there is none. */
 void ota_tangents_of_sink(const ota_tangent_job *job, double f, double weight,
                           ota_tangent_row *found);
-/* P and U of row k of a block, which is `query`; f into the space. */
+/* P of row k of a block, which is `query`; f into the space. The second completes U, too, from dS. */
+ota_tangent_row ota_tangents_weigh(const ota_tangent_job *job, ota_tangent_worker *w, int64_t k,
+                                   int64_t query);
 ota_tangent_row ota_tangents_solve(const ota_tangent_job *job, ota_tangent_worker *w, int64_t k,
                                    int64_t query);
 /* dP of all pairs of a block and d out = dP V + P dV, from a and b. */
 void ota_tangents_emit(const ota_tangent_job *job, ota_tangent_worker *w, int64_t first,
                        int64_t rows);
+/* The same of rows that are lists in the matrix, from these alone; false, and nothing is written: not all are. */
+bool ota_tangents_emit_lists(const ota_tangent_job *job, ota_tangent_worker *w, int64_t first,
+                             int64_t rows);
 /* Writes what stands in `change` and `weights`; both are spent. */
 void ota_tangents_put(const ota_tangent_job *job, ota_tangent_worker *w, int64_t first,
                       int64_t rows);
@@ -115,7 +126,7 @@ ota_status ota_tangents_rounds(ota_tangent_job *job);
 ota_status ota_tangents_prefix(ota_tangent_job *job);
 
 /* jvp.c: reserves the workspace (measuring or placed); one run over all heads after validation. */
-ota_tangent_space *ota_tangents_lay_out(ota_plan *plan, int64_t lane);
+ota_tangent_space *ota_tangents_lay_out(ota_plan *plan, int64_t lane, bool with_lists);
 ota_status ota_tangents_run(ota_plan *plan, const ota_arrays *arrays, const ota_tangents *tangents,
                             ota_result *found);
 

@@ -29,12 +29,11 @@ static void walk_chunk(void *context, int64_t chunk, int worker) {
     for (int64_t at = first; at < last; at += OTA_TANGENT_ROWS) {
         const int64_t rows = ota_int_min(OTA_TANGENT_ROWS, last - at);
         if (ota_interrupted(&r->settings) != OTA_OK) return;
-        ota_tangents_scores(walk->job, w, at, rows);
         walk->body(walk->job, w, at, rows, chunk);
     }
 }
 
-/* Scores and dS of all queries, block by block, to `body`. Of many ranks none may leave before their next sum. */
+/* All queries, block by block, to `body`. Of many ranks none may leave before their next sum. */
 static ota_status run_rows(ota_tangent_job *job, block_body *body) {
     block_walk walk = {job, body};
     ota_backward_space *s = job->base.space;
@@ -46,6 +45,8 @@ static ota_status run_rows(ota_tangent_job *job, block_body *body) {
 static void emit_block(ota_tangent_job *job, ota_tangent_worker *w, int64_t first, int64_t rows,
                        int64_t chunk) {
     (void)chunk;
+    if (ota_tangents_emit_lists(job, w, first, rows)) return;
+    ota_tangents_scores(job, w, first, rows);
     for (int64_t k = 0; k < rows; k++) (void)ota_tangents_solve(job, w, k, first + k);
     ota_tangents_emit(job, w, first, rows);
 }
@@ -57,6 +58,7 @@ static void widen_block(ota_tangent_job *job, ota_tangent_worker *w, int64_t fir
     const ota_plan *plan = job->base.plan;
     ota_backward_space *space = job->base.space;
     const int64_t m = plan->resolved.keys, stride = plan->strategy.stride;
+    ota_tangents_scores(job, w, first, rows);
     for (int64_t k = 0; k < rows; k++) {
         const double *s = w->scores + k * plan->strategy.padded_keys,
                      *tangents = w->tangents + k * plan->strategy.padded_keys;
@@ -85,6 +87,7 @@ static void middle_block(ota_tangent_job *job, ota_tangent_worker *w, int64_t fi
     (void)chunk;
     const ota_plan *plan = job->base.plan;
     const ota_steep_rows *steep = &job->base.space->steep;
+    ota_tangents_scores(job, w, first, rows);
     for (int64_t k = 0; k < rows; k++) {
         (void)ota_tangents_solve(job, w, k, first + k);
         for (int64_t j = 0; j < plan->resolved.keys; j++) {
@@ -94,53 +97,143 @@ static void middle_block(ota_tangent_job *job, ota_tangent_worker *w, int64_t fi
     }
 }
 
-/* One row of the solver: w into the matrix, its sums, its share of the right side. */
-static void system_row(ota_tangent_job *job, ota_tangent_worker *w, int64_t k, int64_t i,
-                       int64_t chunk) {
-    const ota_plan *plan = job->base.plan;
-    const ota_problem *p = &plan->resolved.problem;
-    ota_backward_space *s = job->base.space;
-    const int64_t m = plan->resolved.keys, at = k * plan->strategy.padded_keys,
-                  lane = chunk * s->lane;
-    const ota_tangent_row row = ota_tangents_solve(job, w, k, i);
-    const double *u = w->tangents + at, *weight = w->weights + at, tau = job->base.parameters.tau;
-    const double f = s->f[i];
-    double *slopes = s->matrix + i * plan->strategy.stride;
-    const ota_block b = ota_tangents_block(job, w, i - k, k + 1);
-    const double soft = p->rows == OTA_ROWS_RELAXED ? tau * row.sum / p->row_strength : 0.0;
-    double den = row.sink_slope, right = row.sink_slope * row.sink_tangent;
-    if (ota_backward_is_steep(&job->base)) {
-        const int64_t key = ota_block_steepest(&b, k, NULL, row.sink_slope);
-        s->steep.column[i] = key;
-        s->steep.middle[i] = key < 0 ? row.sink_tangent : u[key];
-        s->steep.rest[i] = row.sink_slope + soft;
-        right =
-            row.sink_slope * (row.sink_tangent - s->steep.middle[i]) - soft * s->steep.middle[i];
-        measure(job, w, k, i);
-    }
-    for (int64_t j = 0; j < m; j++) {
-        slopes[j] = ota_block_slope(&b, k, j);
-        den += slopes[j];
-        if (slopes[j] > 0.0) right += slopes[j] * u[j];
+/* Slopes, P and U of one row of the solver, whose keys, NULL: all, rise: its sums, its share of the right side. */
+typedef struct system_row {
+    const double *slopes, *weights, *u;
+    const int32_t *keys;
+    int64_t count;
+    double middle; /* from where a steep row measures U, or 0 */
+} system_row;
+
+/* What a relaxed row yields. */
+static double softness(const ota_tangent_job *job, const ota_tangent_row *row) {
+    const ota_problem *p = &job->base.plan->resolved.problem;
+    return p->rows == OTA_ROWS_RELAXED ? job->base.parameters.tau * row->sum / p->row_strength
+                                       : 0.0;
+}
+
+static void add_row(ota_tangent_job *job, const system_row *of, const ota_tangent_row *row,
+                    int64_t i, int64_t chunk) {
+    const ota_backward_space *s = job->base.space;
+    const int64_t lane = chunk * s->lane;
+    const double *slopes = of->slopes, *u = of->u, tau = job->base.parameters.tau, f = s->f[i];
+    const double soft = softness(job, row);
+    double den = row->sink_slope,
+           right = row->sink_slope * (row->sink_tangent - of->middle) - soft * of->middle;
+    for (int64_t e = 0; e < of->count; e++) {
+        den += slopes[e];
+        if (slopes[e] > 0.0) right += slopes[e] * u[e];
     }
     den += soft;
-    right -= tau * (ota_tangents_of_row(job, i, row.sum, f, false) - job->space->limits.by_keys[i]);
+    right -=
+        tau * (ota_tangents_of_row(job, i, row->sum, f, false) - job->space->limits.by_keys[i]);
     s->adjoint.den[i] = den;
     s->adjoint.row_right[i] = right;
-    job->space->row_sum[i] = row.sum;
+    job->space->row_sum[i] = row->sum;
     const double mean = den > 0.0 ? right / den : 0.0;
-    for (int64_t j = 0; j < m; j++) {
-        s->chunks.plan[lane + j] += weight[j];
-        if (!(slopes[j] > 0.0)) continue;
-        s->chunks.right[lane + j] += slopes[j] * (u[j] - mean);
-        s->chunks.right_terms[lane + j] +=
-            slopes[j] * (fabs(u[j] - mean) + OTA_OFFSET_SHARE * fabs(u[j]));
+    for (int64_t e = 0; e < of->count; e++) {
+        const int64_t j = lane + (of->keys == NULL ? e : of->keys[e]);
+        s->chunks.plan[j] += of->weights[e];
+        if (!(slopes[e] > 0.0)) continue;
+        s->chunks.right[j] += slopes[e] * (u[e] - mean);
+        s->chunks.right_terms[j] += slopes[e] * (fabs(u[e] - mean) + OTA_OFFSET_SHARE * fabs(u[e]));
     }
+}
+
+/* w of a row of a block into the matrix, its sums. */
+static void whole_row(ota_tangent_job *job, ota_tangent_worker *w, int64_t k, int64_t i,
+                      int64_t chunk) {
+    const ota_plan *plan = job->base.plan;
+    const int64_t m = plan->resolved.keys, at = k * plan->strategy.padded_keys;
+    double *slopes = job->base.space->matrix + i * plan->strategy.stride;
+    const ota_tangent_row row = ota_tangents_solve(job, w, k, i);
+    const ota_block b = ota_tangents_block(job, w, i - k, k + 1);
+    for (int64_t j = 0; j < m; j++) slopes[j] = ota_block_slope(&b, k, j);
+    system_row of = {
+        .slopes = slopes, .weights = w->weights + at, .u = w->tangents + at, .count = m};
+    if (ota_backward_is_steep(&job->base)) {
+        const ota_steep_rows *steep = &job->base.space->steep;
+        const int64_t key = ota_block_steepest(&b, k, NULL, row.sink_slope);
+        of.middle = key < 0 ? row.sink_tangent : of.u[key];
+        steep->column[i] = key;
+        steep->middle[i] = of.middle;
+        steep->rest[i] = row.sink_slope + softness(job, &row);
+        measure(job, w, k, i);
+    }
+    add_row(job, &of, &row, i, chunk);
+}
+
+/* The pairs with weight of row k of a block as a list in the matrix; false: they are too many, or the row is not a number. */
+static bool keep_list(const ota_tangent_job *job, const ota_tangent_worker *w, int64_t k,
+                      int64_t i) {
+    const ota_plan *plan = job->base.plan;
+    const ota_backward_space *s = job->base.space;
+    const int64_t m = plan->resolved.keys;
+    const double *p = w->weights + k * plan->strategy.padded_keys;
+    const ota_block b = ota_tangents_block(job, w, i - k, k + 1);
+    double *row = s->matrix + i * plan->strategy.stride;
+    int64_t count = 0;
+    for (int64_t j = 0; j < m; j++) count += p[j] > 0.0;
+    if (s->bad[i] || count > ota_slope_list_room(plan->strategy.stride)) return false;
+    const ota_slope_list list = ota_slope_list_at(row, count, sizeof *row);
+    double *slopes = list.slopes, *weights = list.weights;
+    for (int64_t j = 0, e = 0; j < m; j++) {
+        if (!(p[j] > 0.0)) continue;
+        slopes[e] = ota_block_slope(&b, k, j);
+        weights[e] = p[j];
+        list.keys[e++] = (int32_t)j;
+    }
+    s->listed[i] = count;
+    return true;
+}
+
+/* A block whose rows have few pairs with weight, as lists, of which alone dS is formed and which nothing forms again. Not where
+ * pairs without weight have a part of dP, or where pairs are dropped. */
+static bool system_lists(ota_tangent_job *job, ota_tangent_worker *w, int64_t first, int64_t rows,
+                         int64_t chunk) {
+    const ota_backward_job *base = &job->base;
+    const ota_plan *plan = base->plan;
+    const ota_backward_space *s = base->space;
+    ota_tangent_row found[OTA_TANGENT_ROWS];
+    int64_t begin, end;
+    ota_adjoint_rows(plan->resolved.queries, chunk, &begin, &end);
+    /* Until a block of the chunk has too many. */
+    bool listed = s->listed != NULL && (first == begin || s->listed[first - 1] >= 0) &&
+                  !base->limits.queries && !base->limits.keys &&
+                  !(plan->resolved.problem.dropout > 0.0);
+    if (!listed) return false;
+    ota_tangents_scores_alone(job, w, first, rows);
+    for (int64_t k = 0; k < rows && listed; k++) {
+        found[k] = ota_tangents_weigh(job, w, k, first + k);
+        listed = keep_list(job, w, k, first + k);
+    }
+    for (int64_t k = 0; k < rows; k++) {
+        const int64_t i = first + k;
+        if (!listed) {
+            s->listed[i] = -1;
+            continue;
+        }
+        const ota_slope_list list = ota_slope_list_at(s->matrix + i * plan->strategy.stride,
+                                                      s->listed[i], sizeof *s->matrix);
+        double *u = list.upstream;
+        const double *p = list.weights;
+        ota_tangents_of_list(job, w, k, i, &list);
+        for (int64_t e = 0; e < list.count; e++) {
+            const double score = w->scores[k * plan->strategy.padded_keys + list.keys[e]];
+            u[e] += ota_number_tangent(&base->parameters, &job->numbers, score, s->f[i], p[e]);
+        }
+        const system_row of = {
+            .slopes = list.slopes, .weights = p, .u = u, .keys = list.keys, .count = list.count};
+        add_row(job, &of, &found[k], i, chunk);
+    }
+    return listed;
 }
 
 static void system_block(ota_tangent_job *job, ota_tangent_worker *w, int64_t first, int64_t rows,
                          int64_t chunk) {
-    for (int64_t k = 0; k < rows; k++) system_row(job, w, k, first + k, chunk);
+    if (system_lists(job, w, first, rows, chunk)) return;
+    ota_tangents_scores(job, w, first, rows);
+    for (int64_t k = 0; k < rows; k++) whole_row(job, w, k, first + k, chunk);
 }
 
 /* The same where the solver's rows are keys: their means are not known yet. */
@@ -148,6 +241,7 @@ static void transposed_block(ota_tangent_job *job, ota_tangent_worker *w, int64_
                              int64_t rows, int64_t chunk) {
     const ota_plan *plan = job->base.plan;
     ota_backward_space *s = job->base.space;
+    ota_tangents_scores(job, w, first, rows);
     for (int64_t k = 0; k < rows; k++) {
         const int64_t i = first + k, at = k * plan->strategy.padded_keys, lane = chunk * s->lane;
         (void)ota_tangents_solve(job, w, k, i);
@@ -172,6 +266,7 @@ static void transposed_right(ota_tangent_job *job, ota_tangent_worker *w, int64_
     (void)chunk;
     const ota_plan *plan = job->base.plan;
     ota_backward_space *s = job->base.space;
+    ota_tangents_scores(job, w, first, rows);
     for (int64_t k = 0; k < rows; k++) {
         const int64_t i = first + k, at = k * plan->strategy.padded_keys;
         (void)ota_tangents_solve(job, w, k, i);

@@ -44,7 +44,7 @@ void ota_tangents_of_sink(const ota_tangent_job *job, double f, double weight,
                           ota_number_tangent(&job->base.parameters, &job->numbers, sink, f, weight);
 }
 
-ota_tangent_row ota_tangents_solve(const ota_tangent_job *job, ota_tangent_worker *w, int64_t k,
+ota_tangent_row ota_tangents_weigh(const ota_tangent_job *job, ota_tangent_worker *w, int64_t k,
                                    int64_t query) {
     const ota_backward_job *base = &job->base;
     const ota_plan *plan = base->plan;
@@ -67,9 +67,18 @@ ota_tangent_row ota_tangents_solve(const ota_tangent_job *job, ota_tangent_worke
         space->bad[query] |= found.nonfinite;
     }
     ota_tangent_row row = {.sum = found.mass + found.sink};
-    ota_complete_tangents(&job->base.parameters, &job->numbers, s, space->f[query], p, m,
-                          w->tangents + k * plan->strategy.padded_keys);
     ota_tangents_of_sink(job, space->f[query], found.sink, &row);
+    return row;
+}
+
+ota_tangent_row ota_tangents_solve(const ota_tangent_job *job, ota_tangent_worker *w, int64_t k,
+                                   int64_t query) {
+    const ota_plan *plan = job->base.plan;
+    const int64_t at = k * plan->strategy.padded_keys;
+    const ota_tangent_row row = ota_tangents_weigh(job, w, k, query);
+    ota_complete_tangents(&job->base.parameters, &job->numbers, w->scores + at,
+                          job->base.space->f[query], w->weights + at, plan->resolved.keys,
+                          w->tangents + at);
     return row;
 }
 
@@ -111,6 +120,55 @@ void ota_tangents_put(const ota_tangent_job *job, ota_tangent_worker *w, int64_t
     }
     base->plan->strategy.algebra->write_rows(&job->tangents->out, base->batch, base->head, first,
                                              rows, w->out, width);
+}
+
+/* dP of row k of a block from its list, and d out, of width 0 where it is not wanted. */
+static void move_list(const ota_tangent_job *job, ota_tangent_worker *w, int64_t k, int64_t query,
+                      int64_t width) {
+    const ota_backward_space *space = job->base.space;
+    const ota_plan *plan = job->base.plan;
+    const ota_slope_list list = ota_slope_list_at(space->matrix + query * plan->strategy.stride,
+                                                  space->listed[query], sizeof *space->matrix);
+    const double *slopes = list.slopes, *weights = list.weights, *u = list.upstream;
+    const double rate = 1.0 / job->base.parameters.tau, a = space->a[query];
+    const bool with_values = ota_array_present(&job->tangents->values),
+               with_coupling = ota_array_present(&job->tangents->coupling);
+    double *change = w->change + k * plan->strategy.padded_keys, *out = w->out + k * width;
+    bool finite = true;
+    if (with_coupling) memset(change, 0, (size_t)plan->resolved.keys * sizeof *change);
+    for (int64_t c = 0; c < width; c++) out[c] = 0.0;
+    for (int64_t e = 0; e < list.count; e++) {
+        const int64_t j = list.keys[e];
+        const double moved = slopes[e] * rate * (u[e] - a - space->b[j]);
+        if (with_coupling) change[j] = moved;
+        if (width == 0) continue;
+        plan->strategy.algebra->accumulate(job->space->values + j * width, width, moved, out);
+        if (with_values)
+            plan->strategy.algebra->accumulate(job->space->value_tangents + j * width, width,
+                                               weights[e], out);
+        finite = finite && !job->space->nonfinite[j];
+    }
+    for (int64_t c = 0; c < width && !finite; c++) out[c] = (double)NAN;
+}
+
+bool ota_tangents_emit_lists(const ota_tangent_job *job, ota_tangent_worker *w, int64_t first,
+                             int64_t rows) {
+    const ota_backward_job *base = &job->base;
+    const ota_plan *plan = base->plan;
+    const int64_t *listed = base->space->listed;
+    const ota_array *const to[] = {&job->tangents->coupling, &job->tangents->out};
+    const int64_t width = ota_array_present(to[1]) ? plan->values_width : 0;
+    for (int64_t k = 0; k < rows; k++) {
+        if (listed == NULL || listed[first + k] < 0) return false;
+    }
+    for (int64_t k = 0; k < rows; k++) move_list(job, w, k, first + k, width);
+    if (ota_array_present(to[0]))
+        plan->strategy.algebra->write_rows(to[0], base->batch, base->head, first, rows, w->change,
+                                           plan->strategy.padded_keys);
+    if (width > 0)
+        plan->strategy.algebra->write_rows(to[1], base->batch, base->head, first, rows, w->out,
+                                           width);
+    return true;
 }
 
 /* dP of row k of a block. */

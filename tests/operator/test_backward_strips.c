@@ -78,6 +78,7 @@ static ota_status run_with(bench *t, const ota_gradients *want) {
     for (int k = 0; k < t->plan->head_worker_count; k++) {
         ota_backward_space *s = t->plan->backward + k;
         for (int64_t i = 0; i < s->own->strip.rows; i++) s->own->strip.count[i] = -1;
+        for (int64_t i = 0; s->listed != NULL && i < t->x.want.n; i++) s->listed[i] = -1;
         s->kernel.carried = false;
     }
     return ota_backward(t->plan, &t->x.arrays, want, &t->x.result, &t->x.error);
@@ -114,6 +115,19 @@ static double apart(const ota_array *a, const double *kept, bool nans) {
     }
     free(now);
     return away;
+}
+
+/* `terms` [count], where not NULL: the sums of the absolute terms of gradients that are one number, whose terms cancel. */
+static double apart_all(const ota_array *const *all, double *const *kept, int count,
+                        const double *terms) {
+    double worst = 0.0;
+    for (int q = 0; q < count; q++) {
+        if (!ota_array_present(all[q])) continue;
+        const double share =
+            terms != NULL && length_of(all[q]) == 1 ? 1.0 / fmax(1.0, terms[q]) : 1.0;
+        worst = fmax(worst, share * apart(all[q], kept[q], false));
+    }
+    return worst;
 }
 
 /* Every mask and term that leaves rows free to be lists, ragged sizes, masses, both types. */
@@ -206,9 +220,11 @@ static void test_not_finite(void **state) {
 static void test_same_bits(void **state) {
     (void)state;
     double count = 0.0;
-    for (uint64_t seed = 1; seed <= 4; seed++) {
+    for (uint64_t seed = 1; seed <= 6; seed++) {
         recipe w = base(seed);
-        w.method = seed == 3 ? "softmax/exact" : methods[seed % 4];
+        w.method = seed == 3  ? "softmax/exact"
+                   : seed > 4 ? (seed == 5 ? "entmax:1.5/exact" : "sparsemax/capped:1.2")
+                              : methods[seed % 4];
         w.rounds = seed == 3 ? 2 : 0;
         w.n = 420;
         w.m = 390;
@@ -236,25 +252,117 @@ static void test_same_bits(void **state) {
     spec_check("TOT-20", count, 0.0);
 }
 
+/* ---- coupled columns ------------------------------------------------------------------------------ */
+
+/* Rows of the last head of each worker whose slopes were lists. */
+static int64_t slope_lists_of(const bench *t) {
+    int64_t count = 0;
+    for (int k = 0; k < t->plan->head_worker_count; k++) {
+        const ota_backward_space *s = t->plan->backward + k;
+        for (int64_t i = 0; s->listed != NULL && i < t->x.want.n; i++) count += s->listed[i] >= 0;
+    }
+    return count;
+}
+
+/* sum out_grad . dout along random tangents of queries, keys and values beside the sum of these times their gradients, over its
+ * absolute terms. */
+static double tangents_apart(bench *t) {
+    const ota_array *const gradients[] = {&t->want.queries, &t->want.keys, &t->want.values};
+    ota_tangents moved = {.size = sizeof moved};
+    ota_array *const to[] = {&moved.queries, &moved.keys, &moved.values};
+    double theirs = 0.0, size = 0.0;
+    for (int q = 0; q < 3; q++) {
+        *to[q] = gradient_like(t, OTA_F64, gradients[q]);
+        fill_elements(to[q], &t->d, NORMAL, 1.0);
+        double *x = keep_array(to[q]), *y = keep_array(gradients[q]);
+        for (int64_t k = 0; k < length_of(to[q]); k++) {
+            theirs += x[k] * y[k];
+            size += fabs(x[k] * y[k]);
+        }
+        free(x);
+        free(y);
+    }
+    moved.out = gradient_like(t, OTA_F64, &t->want.out_grad);
+    assert_int_equal(ota_jvp(t->plan, &t->x.arrays, &moved, &t->x.result, &t->x.error), OTA_OK);
+    double mine = 0.0, *x = keep_array(&moved.out), *y = keep_array(&t->want.out_grad);
+    for (int64_t k = 0; k < length_of(&moved.out); k++) mine += x[k] * y[k];
+    free(x);
+    free(y);
+    return fabs(mine - theirs) / size;
+}
+
+static recipe coupled_recipe(uint64_t k) {
+    static const char *const rules[] = {"entmax:1.5/exact",           "sparsemax/exact",
+                                        "sparsemax/capped:1.4",       "entmax:1.25/relaxed:0.8",
+                                        "entmax:1.5/bounded:0.4,1.9", "entmax:2.5/capped:1.4"};
+    static const added terms[] = {NOTHING, BIAS, SOFTCAP, RELATIVE, ALIBI, TEMPERATURES, SINK};
+    recipe w = base(k + 1);
+    w.method = rules[k % 6];
+    w.mask = (mask)(k / 6 % MASKS);
+    w.added = terms[k % 7];
+    w.type = w.out_type = k % 2 == 0 ? OTA_F64 : OTA_F32;
+    w.tolerance = w.type == OTA_F64 ? 1e-10 : 1e-5;
+    w.row_mass = k % 5 == 1;
+    w.column_mass = k % 5 == 1;
+    w.n = k % 4 == 3 ? 300 : 67;
+    w.m = k % 9 == 8 ? 5 : 147;
+    return w;
+}
+
+/* Slopes as lists against rows of them, which asking for the gradient of the scores keeps; and tangents, whose rows are lists
+ * wherever that holds them. */
+static void test_slope_lists_against_rows(void **state) {
+    (void)state;
+    double worst = 0.0, tangents = 0.0;
+    int64_t lists = 0, whole = 0, unsolved = 0;
+    for (uint64_t k = 0; k < 6 * MASKS; k++) {
+        const recipe w = coupled_recipe(k);
+        bench *t = malloc(sizeof *t);
+        assert_non_null(t);
+        set_up(t, &w, w.type, false);
+        t->x.options.threads = 1 + (int)(k % 3);
+        t->x.options.cpu = level_of(k / 2);
+        if (make_plan(t) != OTA_OK || run_forward(t) != OTA_OK) {
+            unsolved++;
+            end(t);
+            continue;
+        }
+        ota_gradients got = inputs_only(t);
+        const ota_array *const all[] = {&got.queries, &got.keys, &got.values, &got.row_mass};
+        got.scores = t->want.scores;
+        assert_int_equal(run_with(t, &got), OTA_OK);
+        assert_int_equal(slope_lists_of(t), 0);
+        double *kept[] = {keep_array(all[0]), keep_array(all[1]), keep_array(all[2]),
+                          keep_array(all[3])};
+        got.scores = (ota_array){0};
+        assert_int_equal(run_with(t, &got), OTA_OK);
+        const bool listed = slope_lists_of(t) > 0;
+        lists += listed;
+        whole += !listed;
+        const double spread = 4.0 * w.spread * sqrt((double)w.width) / w.temperature;
+        /* Neither side is exact, and multipliers answer to what rounding makes of slopes by the condition of their system. */
+        const double bound = 8.0 * unit_roundoff(w.type) * gradient_growth(spread),
+                     ratio = apart_all(all, kept, 4, NULL) / bound;
+        for (int q = 0; q < 4; q++) free(kept[q]);
+        const double away = tangents_apart(t) / bound;
+        if (ratio > 1.0 || away > 1.0) print_recipe(&t->x);
+        worst = fmax(worst, isnan(ratio) ? (double)INFINITY : ratio);
+        tangents = fmax(tangents, isnan(away) ? (double)INFINITY : away);
+        end(t);
+    }
+    print_message("%d problems with lists, %d without, %d unsolved, worst %.2g of the bound, of "
+                  "tangents %.2g\n",
+                  (int)lists, (int)whole, (int)unsolved, worst, tangents);
+    assert_true(lists > MASKS && whole > 4);
+    spec_check("DER-12 DER-14", fmax(worst, tangents), 1.0);
+}
+
 /* ---- fixed rounds --------------------------------------------------------------------------------- */
 
 /* Asks for gradients by way of P, of which the loss makes nothing: those are reversed on scores. */
 static void set_up_with_plan(bench *t, const recipe *w) {
     set_up(t, w, OTA_F64, true);
     fill_elements(&t->want.coupling_grad, &t->d, NORMAL, 0.0);
-}
-
-/* `terms` [count], where not NULL: the sums of the absolute terms of gradients that are one number, whose terms cancel. */
-static double apart_all(const ota_array *const *all, double *const *kept, int count,
-                        const double *terms) {
-    double worst = 0.0;
-    for (int q = 0; q < count; q++) {
-        if (!ota_array_present(all[q])) continue;
-        const double share =
-            terms != NULL && length_of(all[q]) == 1 ? 1.0 / fmax(1.0, terms[q]) : 1.0;
-        worst = fmax(worst, share * apart(all[q], kept[q], false));
-    }
-    return worst;
 }
 
 static double absolute_sum(const ota_array *a) {
@@ -372,7 +480,7 @@ static void test_rounds_out_of_reach(void **state) {
 TEST_FILE(test_backward_strips) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_lists_against_rows), cmocka_unit_test(test_not_finite),
-        cmocka_unit_test(test_same_bits), cmocka_unit_test(test_rounds_on_kernel),
-        cmocka_unit_test(test_rounds_out_of_reach)};
+        cmocka_unit_test(test_same_bits),          cmocka_unit_test(test_slope_lists_against_rows),
+        cmocka_unit_test(test_rounds_on_kernel),   cmocka_unit_test(test_rounds_out_of_reach)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -164,8 +164,7 @@ static ota_ladder ladder_of(const ota_cpu_device *device) {
 
 /* ---- memory ------------------------------------------------------------------------------------- */
 
-/* Are rows solved as lists of keys? */
-static bool keeps_lists(const ota_cpu_device *device) {
+bool ota_device_keeps_lists(const ota_cpu_device *device) {
     const ota_resolved *r = device->resolved;
     /* Dropout walks whole rows, and so do rows with entry caps. */
     return ((lists_coupled(device) && !ota_regulariser_of(&r->problem)->capped) ||
@@ -198,7 +197,7 @@ static void take_worker(ota_cpu_device *device, ota_worker *w) {
     }
     if (ota_device_is_fused(device) || device->strategy == OTA_STRATEGY_CACHE)
         ota_take_head_masks(a, r, real, &w->masks);
-    if (keeps_lists(device)) {
+    if (ota_device_keeps_lists(device)) {
         const size_t room =
             (size_t)ota_int_max(device->stride, device->dense_stride) + OTA_COMPACT_ROOM;
         w->keys.kept = ota_arena_take(a, room, real);

@@ -183,6 +183,8 @@ static inline bool ota_device_is_on_kernel(const ota_cpu_device *device) {
            device->strategy == OTA_STRATEGY_STREAMED;
 }
 
+/* Are rows solved as lists of keys? */
+bool ota_device_keeps_lists(const ota_cpu_device *device);
 /* Do heads work in workspaces, on a matrix of queries x keys? */
 static inline bool ota_device_is_coupled(const ota_cpu_device *device) {
     return device->strategy == OTA_STRATEGY_DENSE || ota_device_is_on_kernel(device);

@@ -64,6 +64,52 @@ static void steep_product(const ota_adjoint *s, int64_t first, int64_t rows, con
         product_of_rows(s, s->narrow, first, rows, x, mean, y);
 }
 
+/* Rows from `first` on that have slopes of all columns, or one that is a list. */
+static int64_t rows_alike(const ota_adjoint *s, int64_t first, int64_t last) {
+    int64_t end = first + 1;
+    if (s->listed == NULL) return last;
+    while (s->listed[first] < 0 && end < last && s->listed[end] < 0) end++;
+    return end;
+}
+
+/* Of a list, in four sums, none of which waits for the one before; `narrow` is a constant where this is expanded. */
+static inline double listed_row(const ota_slope_list *list, bool narrow, const double *x,
+                                double den, double *y) {
+    const void *w = list->slopes;
+    const int32_t *keys = list->keys;
+    double sum[4] = {0.0};
+    int64_t k = 0;
+    for (; k + 4 <= list->count; k += 4) {
+        for (int64_t l = 0; l < 4; l++)
+            sum[l] += ota_adjoint_number(w, narrow, k + l) * x[keys[k + l]];
+    }
+    for (; k < list->count; k++) sum[0] += ota_adjoint_number(w, narrow, k) * x[keys[k]];
+    const double mean = ((sum[0] + sum[1]) + (sum[2] + sum[3])) / den;
+    for (k = 0; k < list->count; k++)
+        y[keys[k]] += ota_adjoint_number(w, narrow, k) * (x[keys[k]] - mean);
+    return mean;
+}
+
+static void product_rows(const product_job *job, int64_t first, int64_t last, double *partial) {
+    const ota_adjoint *s = job->system;
+    ota_slope_list list;
+    if (ota_adjoint_list(s, first, &list)) {
+        const double den = s->den[first];
+        job->mean[first] = 0.0;
+        if (!(den > 0.0)) return;
+        job->mean[first] = s->narrow ? listed_row(&list, true, job->x, den, partial)
+                                     : listed_row(&list, false, job->x, den, partial);
+    } else if (s->narrow) {
+        s->algebra->centred_product_f32((const float *)s->slopes + first * s->stride, s->stride,
+                                        last - first, s->columns, job->x, s->den + first,
+                                        job->mean + first, partial);
+    } else {
+        s->algebra->centred_product_f64((const double *)s->slopes + first * s->stride, s->stride,
+                                        last - first, s->columns, job->x, s->den + first,
+                                        job->mean + first, partial);
+    }
+}
+
 static void product_chunk(void *context, int64_t chunk, int worker) {
     (void)worker;
     const product_job *job = context;
@@ -77,14 +123,10 @@ static void product_chunk(void *context, int64_t chunk, int worker) {
         for (int64_t i = first; i < end && s->steepest != NULL; i += STEEP_ROWS)
             steep_product(s, i, ota_int_min(end - i, STEEP_ROWS), job->x, job->mean + i, partial);
         if (s->steepest != NULL) continue;
-        if (s->narrow)
-            s->algebra->centred_product_f32((const float *)s->slopes + first * s->stride, s->stride,
-                                            end - first, s->columns, job->x, s->den + first,
-                                            job->mean + first, partial);
-        else
-            s->algebra->centred_product_f64((const double *)s->slopes + first * s->stride,
-                                            s->stride, end - first, s->columns, job->x,
-                                            s->den + first, job->mean + first, partial);
+        for (int64_t i = first, next; i < end; i = next) {
+            next = rows_alike(s, i, end);
+            product_rows(job, i, next, partial);
+        }
     }
 }
 
@@ -121,6 +163,24 @@ static void steep_diagonal(const ota_adjoint *s, int64_t i, double *weight, doub
     }
 }
 
+static void diagonal_rows(const ota_adjoint *s, int64_t first, int64_t last, double *weight,
+                          double *diagonal) {
+    ota_slope_list list;
+    if (ota_adjoint_list(s, first, &list)) {
+        for (int64_t k = 0; s->den[first] > 0.0 && k < list.count; k++) {
+            const double w = ota_adjoint_number(list.slopes, s->narrow, k);
+            weight[list.keys[k]] += w;
+            diagonal[list.keys[k]] += w * (1.0 - w / s->den[first]);
+        }
+    } else if (s->narrow) {
+        s->algebra->slope_diagonal_f32((const float *)s->slopes + first * s->stride, s->stride,
+                                       last - first, s->columns, s->den + first, weight, diagonal);
+    } else {
+        s->algebra->slope_diagonal_f64((const double *)s->slopes + first * s->stride, s->stride,
+                                       last - first, s->columns, s->den + first, weight, diagonal);
+    }
+}
+
 static void diagonal_chunk(void *context, int64_t chunk, int worker) {
     (void)worker;
     const ota_adjoint *s = context;
@@ -134,14 +194,10 @@ static void diagonal_chunk(void *context, int64_t chunk, int worker) {
         for (int64_t i = first; i < end && s->steepest != NULL; i++)
             steep_diagonal(s, i, weight, diagonal);
         if (s->steepest != NULL) continue;
-        if (s->narrow)
-            s->algebra->slope_diagonal_f32((const float *)s->slopes + first * s->stride, s->stride,
-                                           end - first, s->columns, s->den + first, weight,
-                                           diagonal);
-        else
-            s->algebra->slope_diagonal_f64((const double *)s->slopes + first * s->stride, s->stride,
-                                           end - first, s->columns, s->den + first, weight,
-                                           diagonal);
+        for (int64_t i = first, next; i < end; i = next) {
+            next = rows_alike(s, i, end);
+            diagonal_rows(s, i, next, weight, diagonal);
+        }
     }
 }
 

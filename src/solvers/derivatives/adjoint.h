@@ -26,8 +26,10 @@ typedef struct ota_adjoint ota_adjoint;
 struct ota_adjoint {
     /* given */
     int64_t rows, columns, stride; /* stride: of the matrix and of every chunk's partial sums */
-    const void *slopes;            /* [rows][stride] w, f64 or, `narrow`, f32 */
+    void *slopes;                  /* [rows][stride] w, f64 or, `narrow`, f32 */
     bool narrow;
+    const int64_t *
+        listed; /* [rows] rows that are lists of so many pairs (backend/gradient.h), -1: not; NULL: none is */
     const ota_host_algebra *algebra;
     const double *den;         /* [rows], 0 = the row carries nothing */
     const double *extra;       /* [columns] */
@@ -63,6 +65,17 @@ static inline double ota_adjoint_slope(const ota_adjoint *s, int64_t i, int64_t 
     const int64_t place = i * s->stride + j;
     return s->narrow ? (double)((const float *)s->slopes)[place]
                      : ((const double *)s->slopes)[place];
+}
+/* Slopes of row i as a list; false: it has those of all columns. */
+static inline bool ota_adjoint_list(const ota_adjoint *system, int64_t i, ota_slope_list *list) {
+    const size_t number = system->narrow ? sizeof(float) : sizeof(double);
+    if (system->listed == NULL || system->listed[i] < 0) return false;
+    char *row = (char *)system->slopes + (size_t)(i * system->stride) * number;
+    *list = ota_slope_list_at(row, system->listed[i], number);
+    return true;
+}
+static inline double ota_adjoint_number(const void *numbers, bool narrow, int64_t k) {
+    return narrow ? (double)((const float *)numbers)[k] : ((const double *)numbers)[k];
 }
 
 /* OTA_OK, OTA_NOT_CONVERGED (residual above `enough`), OTA_CANCELLED or OTA_TIMEOUT. */

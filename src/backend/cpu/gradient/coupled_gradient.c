@@ -106,6 +106,23 @@ static real *slopes_of(const ota_backward_job *job, int64_t row) {
     return (real *)(void *)job->space->matrix + row * job->device->dense_stride;
 }
 
+/* den, row_right and row_sums of a row from w, P and U of `count` pairs; the slope of its sink. */
+static double close_row(const ota_backward_job *job, int64_t i, const real *slope, const real *p,
+                        const real *u, int64_t count) {
+    const ota_cpu_device *device = job->device;
+    ota_backward_space *space = job->space;
+    double rest, total, carried;
+    const double sink = sink_slope(job, i, &rest);
+    const double sum = KERNELS(device)->slope_sums(slope, u, count, &total);
+    carried = total;
+    if (job->parameters.regulariser->tsallis)
+        (void)KERNELS(device)->slope_sums(p, u, count, &carried);
+    space->adjoint.den[i] = total + sink;
+    space->adjoint.row_right[i] = sum;
+    space->adjoint.row_sums[i] = carried + rest;
+    return sink;
+}
+
 /* U of a query becomes what the rows of the solver measure. */
 static void measure(const ota_backward_job *job, int64_t query, real *u) {
     for (int64_t j = 0; j < job->resolved->keys && ota_backward_is_steep(job); j++)
@@ -124,24 +141,23 @@ static double steep_rest(ota_backward_job *job, int64_t i, double sink, double s
     return soft;
 }
 
-/* w of a row at solved potentials, 0 where it is not a number; the mean of U under them. */
-static double implicit_row(ota_backward_job *job, int64_t i, const real *s, real *u, real *p,
-                           real *slope, double *mass) {
+/* w of a row at solved potentials, 0 where it is not a number; the mean of U under them. `solved`: its potential is known. */
+static double implicit_row(ota_backward_job *job, int64_t i, bool solved, const real *s, real *u,
+                           real *p, real *slope, double *mass) {
     const ota_cpu_device *device = job->device;
     const ota_resolved *r = device->resolved;
     ota_backward_space *space = job->space;
     const int64_t m = r->keys;
     const double kept = space->f[i];
     const double mu = device->transposed ? 1.0 : ota_row_mass(r, job->batch, job->head, i);
-    solve_row(job, i, s, mu, p);
+    if (!solved) solve_row(job, i, s, mu, p);
     if (device->transposed) space->f[i] = kept;
     pair_weights(job, i, m, s, p);
     row_slopes(job, i, m, s, p, slope);
     for (int64_t j = 0; j < m && space->bad[i]; j++)
         slope[j] = slope[j] > (real)0 ? slope[j] : (real)0;
     KERNELS(device)->accumulate(p, m, 1.0, mass);
-    double rest, total, carried, soft = 0.0;
-    const double sink = sink_slope(job, i, &rest);
+    double soft = 0.0;
     const bool steep = ota_backward_is_steep(job) && !device->transposed;
     if (steep) {
         const int64_t key = steepest(job, i, p, slope, m);
@@ -149,14 +165,43 @@ static double implicit_row(ota_backward_job *job, int64_t i, const real *s, real
         space->steep.middle[i] = key < 0 ? 0.0 : (double)u[key];
     }
     measure(job, i, u);
-    const double sum = KERNELS(device)->slope_sums(slope, u, m, &total);
-    carried = total;
-    if (job->parameters.regulariser->tsallis) (void)KERNELS(device)->slope_sums(p, u, m, &carried);
-    space->adjoint.den[i] = total + sink;
-    space->adjoint.row_right[i] = sum;
-    space->adjoint.row_sums[i] = carried + rest;
-    if (steep) soft = steep_rest(job, i, sink, carried + rest);
-    return total + sink > 0.0 ? space->adjoint.row_right[i] / (total + sink + soft) : 0.0;
+    const double sink = close_row(job, i, slope, p, u, m);
+    if (steep) soft = steep_rest(job, i, sink, space->adjoint.row_sums[i]);
+    const double den = space->adjoint.den[i];
+    return den > 0.0 ? space->adjoint.row_right[i] / (den + soft) : 0.0;
+}
+
+/* Rows of a block that are lists: w, P and U of their pairs in the place of their slopes, and the chunk's sums. */
+static void keep_lists(const ota_backward_job *job, const ota_backward_worker *w, int64_t first,
+                       int64_t rows, int64_t chunk) {
+    const ota_cpu_device *device = job->device;
+    ota_backward_space *space = job->space;
+    const int64_t stride = space->own->strip.stride, width = device->values_width;
+    double *right = space->chunks.right + chunk * space->lane,
+           *scale = space->chunks.right_terms + chunk * space->lane,
+           *mass = space->chunks.plan + chunk * space->lane;
+    for (int64_t k = 0; k < rows; k++) {
+        const ota_slope_list list = list_of(job, first + k);
+        const size_t count = (size_t)list.count;
+        real *slope = list.slopes, *u = list.upstream;
+        const real *p = list.weights;
+        memcpy(list.weights, (const real *)w->weights + k * stride, count * sizeof(real));
+        memcpy(list.keys, w->where + k * stride, count * sizeof *list.keys);
+        KERNELS(device)->gather_dot((const real *)w->gradients + k * width, list.keys, list.count,
+                                    packed_of(job)->values, width, width, u);
+        row_powers(job, p, list.count, slope);
+        (void)close_row(job, first + k, slope, p, u, list.count);
+        const double den = space->adjoint.den[first + k];
+        const double mean = den > 0.0 ? space->adjoint.row_right[first + k] / den : 0.0;
+        for (int64_t e = 0; e < list.count; e++) {
+            const int64_t j = list.keys[e];
+            const double by = (double)slope[e], x = (double)u[e];
+            mass[j] += (double)p[e];
+            if (!(by > 0.0)) continue;
+            right[j] += by * (x - mean);
+            scale[j] += by * (fabs(x - mean) + OTA_OFFSET_SHARE * fabs(x));
+        }
+    }
 }
 
 /* Slopes w of the rows of a chunk into the matrix, sums of w, w U and P. */
@@ -166,19 +211,27 @@ void slopes_task(void *context, int64_t chunk, int worker) {
     const ota_resolved *r = device->resolved;
     ota_backward_space *space = job->space;
     ota_backward_worker *w = &space->own->workers[worker];
-    const int64_t m = r->keys, at = chunk * space->lane, stride = device->stride;
+    const int64_t m = r->keys, at = chunk * space->lane, stride = space->own->strip.stride;
     double *right = space->chunks.right + at, *scale = space->chunks.right_terms + at;
     double *mass = space->chunks.plan + at, *slopes = space->chunks.slopes + at;
     ota_backward_clear_chunks(space, chunk, 1);
     int64_t first, last, rows;
     ota_adjoint_rows(r->queries, chunk, &first, &last);
     ota_watch watch = ota_watch_within(&r->settings);
+    /* Until a block of the chunk has too many pairs with weight. */
+    bool lists = job->lists;
     for (int64_t i = first; i < last; i += rows) {
         double mean[OTA_BLOCK_ROWS] = {0};
         rows = ota_int_min(last - i, OTA_BLOCK_ROWS);
         if (ota_watch_ends(&watch, rows * 2 * ota_row_work(r))) return;
         load_rows(job, w, i, rows, true);
         form_tile(job, w, i, rows, 0, m, stride);
+        const bool solved = lists;
+        lists = lists && row_lists(job, w, worker, i, rows, space->listed + i);
+        if (lists) {
+            keep_lists(job, w, i, rows, chunk);
+            continue;
+        }
         form_upstream(job, w, i, rows, 0, m, stride);
         /* The slopes of the solver's rows: where those are keys they are transposed one query at a time. */
         const int64_t step = device->transposed ? stride : device->dense_stride;
@@ -186,7 +239,7 @@ void slopes_task(void *context, int64_t chunk, int worker) {
         for (int64_t k = 0; k < rows; k++) {
             const real *s = (const real *)w->scores + k * stride;
             real *u = (real *)w->upstream + k * stride, *slope = block + k * step;
-            const double centre = implicit_row(job, i + k, s, u, w->line, slope, mass);
+            const double centre = implicit_row(job, i + k, solved, s, u, w->line, slope, mass);
             if (!device->transposed) {
                 mean[k] = centre;
                 continue;

@@ -47,6 +47,8 @@ static void take_worker(ota_cpu_device *device, ota_backward_worker *w) {
     w->weights = ota_arena_take(a, (size_t)block, real);
     w->raw = softcap ? ota_arena_take(a, (size_t)block, real) : NULL;
     w->slope = ota_arena_take(a, (size_t)device->stride, real);
+    if (ota_device_keeps_lists(device) && ota_device_is_coupled(device))
+        w->where = ota_arena_take(a, (size_t)block, sizeof *w->where);
     w->product =
         ota_arena_take_rows(a, OTA_KEY_TILE, ota_int_max(r->width, device->values_width + 1), real);
     w->queries = ota_arena_take_rows(a, OTA_ROW_BLOCK, r->width + 1, real);
@@ -163,7 +165,9 @@ static bool may_list(const ota_backward_job *job) {
     const ota_resolved *r = device->resolved;
     const ota_gradients *want = job->want;
     const ota_array *const whole[] = {&want->coupling_grad, &want->scores, &want->matrix};
-    if (job->mode != OTA_BACKWARD_FREE || device->workers[0].keys.wide == NULL || job->choice.sums)
+    const bool alone = job->mode == OTA_BACKWARD_FREE,
+               coupled = job->mode == OTA_BACKWARD_IMPLICIT && job->space->listed != NULL;
+    if (!(alone || coupled) || device->workers[0].keys.wide == NULL || job->choice.sums)
         return false;
     for (size_t k = 0; k < sizeof whole / sizeof whole[0]; k++) {
         if (ota_array_present(whole[k])) return false;
@@ -223,7 +227,10 @@ static void reverse_online(ota_backward_job *job) {
     tasks_of(job)->replay_online(job);
     tasks_of(job)->reverse_online(job);
 }
-static void slopes(ota_backward_job *job) { each_chunk(job, tasks_of(job)->slopes); }
+static void slopes(ota_backward_job *job) {
+    job->lists = may_list(job);
+    each_chunk(job, tasks_of(job)->slopes);
+}
 static void transposed_right(ota_backward_job *job) { each_chunk(job, tasks_of(job)->transposed); }
 static double recentre(ota_backward_job *job, double scale) {
     return tasks_of(job)->recentre(job, scale);

@@ -23,6 +23,7 @@ typedef struct ota_backward_worker {
     void *product;                           /* [OTA_KEY_TILE][max(width, values_width + 1)] */
     void *queries, *gradients;               /* [OTA_ROW_BLOCK][width], [..][values_width] */
     void *line;                              /* [stride]                                   */
+    int32_t *where; /* [block] keys of the weights, where rows may be lists */
 } ota_backward_worker;
 
 /* What a strip of rows leaves for the keys (outputs.c), T = the plan's type. */

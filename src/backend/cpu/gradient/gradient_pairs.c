@@ -318,25 +318,84 @@ bool uses_nonfinite(const ota_backward_job *job, const real *s, const real *p) {
 static const double LARGEST_ERROR = 1.0e-3;
 static const double REAL_EPSILON = sizeof(real) == sizeof(double) ? DBL_EPSILON : FLT_EPSILON;
 
+/* The top of a row whose largest S + g is keys_top. Scores so large that the potentials of the keys vanish beside them: f64 has
+ * to do the row, or nothing can. */
+static void keep_top(const ota_backward_job *job, int64_t query, double keys_top) {
+    ota_backward_space *space = job->space;
+    const double sink = job->parameters.sink;
+    space->top[query] = (double)(real)(isnan(keys_top) || keys_top > sink ? keys_top : sink);
+    if (job->state.biased && keys_top > -INFINITY &&
+        fabs(keys_top) * REAL_EPSILON > LARGEST_ERROR * job->parameters.tau)
+        space->bad[query] = true;
+}
+
 /* Potential of one row, its top, and whether it can be computed; p is left holding the weights. */
 void solve_row(const ota_backward_job *job, int64_t query, const real *s, double mu, real *p) {
     const ota_cpu_device *device = job->device;
     ota_backward_space *space = job->space;
     const real *h = job->state.biased ? space->own->bias : NULL;
     const double keys_top = (double)KERNELS(device)->maximum(s, h, device->resolved->keys);
-    const double sink = job->parameters.sink;
     ota_row_found found;
     ota_row_parameters row = job->parameters;
     row.line = query;
     row_solve(&row, s, h, device->resolved->keys, mu, p, &found);
-    space->top[query] = (double)(real)(isnan(keys_top) || keys_top > sink ? keys_top : sink);
+    keep_top(job, query, keys_top);
     space->f[query] = found.empty || !(mu > 0.0) ? -INFINITY : found.potential;
     if (space->edges != NULL && !device->transposed) space->edges[query] = found.edge;
     if (found.nonfinite || uses_nonfinite(job, s, p)) space->bad[query] = true;
-    /* Scores so large that the potentials of the keys vanish beside them: f64 has to do the row, or nothing can. */
-    if (h != NULL && keys_top > -INFINITY &&
-        fabs(keys_top) * REAL_EPSILON > LARGEST_ERROR * job->parameters.tau)
-        space->bad[query] = true;
+}
+
+/* A list of `count` weights at row[0 ...] becomes weights of all keys. Places rise and where[k] >= k, so from the last
+ * one on what a weight is written over has moved already. */
+static void unfold(real *row, const int32_t *where, int64_t count, int64_t keys) {
+    memset(row + count, 0, (size_t)(keys - count) * sizeof *row);
+    for (int64_t k = count - 1; k >= 0; k--) {
+        const real weight = row[k];
+        row[k] = (real)0;
+        row[where[k]] = weight;
+    }
+}
+
+bool row_lists(ota_backward_job *job, const ota_backward_worker *w, int worker, int64_t first,
+               int64_t rows, int64_t *count) {
+    enum { DENSE_SHARE = 5 };
+    const ota_cpu_device *device = job->device;
+    ota_backward_space *space = job->space;
+    const int64_t m = device->resolved->keys, stride = space->own->strip.stride;
+    const int64_t longest = space->listed == NULL ? m : ota_slope_list_room(device->dense_stride);
+    const real *h = job->state.biased ? (const real *)space->own->bias : NULL;
+    int64_t total = 0;
+    bool fine = true;
+    for (int64_t k = 0; k < rows; k++) {
+        const int64_t i = first + k;
+        const double mu = ota_row_mass(device->resolved, job->batch, job->head, i);
+        const ota_row_room room = {(real *)w->weights + k * stride, w->where + k * stride,
+                                   device->workers[worker].keys.wide};
+        ota_row_found found;
+        const real *s = (const real *)w->scores + k * stride;
+        if (h != NULL) keep_top(job, i, (double)KERNELS(device)->maximum(s, h, m));
+        count[k] = row_entmax(&job->parameters, s, h, m, mu, &room, &found);
+        space->f[i] = found.empty || !(mu > 0.0) ? -INFINITY : found.potential;
+        if (space->edges != NULL) space->edges[i] = found.edge;
+        if (found.nonfinite) space->bad[i] = true;
+        total += count[k];
+        fine = fine && !space->bad[i] && count[k] <= longest;
+    }
+    if (fine && packed_of(job)->nonfinite_count == 0 && total * DENSE_SHARE <= rows * m)
+        return true;
+    for (int64_t k = 0; k < rows; k++) {
+        real *p = (real *)w->weights + k * stride;
+        unfold(p, w->where + k * stride, count[k], m);
+        count[k] = -1;
+        if (uses_nonfinite(job, (const real *)w->scores + k * stride, p))
+            space->bad[first + k] = true;
+    }
+    return false;
+}
+
+ota_slope_list list_of(const ota_backward_job *job, int64_t query) {
+    real *row = (real *)(void *)job->space->matrix + query * job->device->dense_stride;
+    return ota_slope_list_at(row, job->space->listed[query], sizeof *row);
 }
 
 int64_t steepest(const ota_backward_job *job, int64_t query, const real *p, const real *w,

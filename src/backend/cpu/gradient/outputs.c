@@ -140,6 +140,7 @@ ota_backward_worker worker_at(const ota_backward_job *job, int worker, int64_t a
     ota_backward_worker w = job->space->own->workers[worker];
     w.weights = (real *)strip->weights + at * strip->stride;
     w.upstream = (real *)strip->slopes + at * strip->stride;
+    w.where = strip->where == NULL ? NULL : strip->where + at * strip->stride;
     w.queries = (real *)strip->queries + at * device->resolved->width;
     w.gradients = (real *)strip->upstream + at * device->values_width;
     return w;
@@ -172,79 +173,63 @@ static void form_block(const ota_backward_job *job, const ota_backward_worker *w
     }
 }
 
-/* A list of `count` weights at row[0 ...] becomes weights of all keys. Places rise and where[k] >= k, so from the last
- * one on what a weight is written over has moved already. */
-static void unfold(real *row, const int32_t *where, int64_t count, int64_t keys) {
-    memset(row + count, 0, (size_t)(keys - count) * sizeof *row);
-    for (int64_t k = count - 1; k >= 0; k--) {
-        const real weight = row[k];
-        row[k] = (real)0;
-        row[where[k]] = weight;
+/* Do all rows of a block have the lists that their slopes were kept as? Then P, U and keys of these. */
+static bool load_lists(const ota_backward_job *job, const ota_backward_worker *w, int64_t first,
+                       int64_t rows, int64_t *count) {
+    const ota_backward_space *space = job->space;
+    const int64_t stride = space->own->strip.stride;
+    if (!job->lists || job->mode != OTA_BACKWARD_IMPLICIT) return false;
+    for (int64_t k = 0; k < rows; k++) {
+        if (space->listed[first + k] < 0 || space->bad[first + k]) return false;
     }
+    for (int64_t k = 0; k < rows; k++) {
+        const ota_slope_list list = list_of(job, first + k);
+        const size_t bytes = (size_t)list.count * sizeof(real);
+        memcpy((real *)w->weights + k * stride, list.weights, bytes);
+        memcpy((real *)w->upstream + k * stride, list.upstream, bytes);
+        memcpy(w->where + k * stride, list.keys, (size_t)list.count * sizeof *w->where);
+        count[k] = list.count;
+    }
+    return true;
 }
 
-/* Entmax rows as lists: weights, potentials and whether they stay lists. Rows of the strip from `at` on. */
-static bool row_lists(ota_backward_job *job, const ota_backward_worker *w, int worker,
-                      int64_t first, int64_t rows, int64_t at) {
-    enum { DENSE_SHARE = 5 };
+/* U of a list -> dL/d(raw products). */
+static void close_list(const ota_backward_job *job, const real *slope, const real *b, int64_t count,
+                       double a, real *u) {
     const ota_cpu_device *device = job->device;
-    const ota_resolved *r = device->resolved;
-    ota_backward_space *space = job->space;
-    const ota_strip *strip = &space->own->strip;
-    int64_t total = 0;
-    bool fine = true;
-    for (int64_t k = 0; k < rows; k++) {
-        const int64_t i = first + k;
-        const double mu = ota_row_mass(r, job->batch, job->head, i);
-        const ota_row_room room = {(real *)w->weights + k * strip->stride,
-                                   strip->where + (at + k) * strip->stride,
-                                   device->workers[worker].keys.wide};
-        ota_row_found found;
-        const real *s = (const real *)w->scores + k * strip->stride;
-        const int64_t count = row_entmax(&job->parameters, s, NULL, r->keys, mu, &room, &found);
-        space->f[i] = found.empty || !(mu > 0.0) ? -INFINITY : found.potential;
-        if (space->edges != NULL) space->edges[i] = found.edge;
-        if (found.nonfinite) space->bad[i] = true;
-        strip->count[at + k] = count;
-        total += count;
-        fine = fine && !space->bad[i];
-    }
-    if (fine && packed_of(job)->nonfinite_count == 0 && total * DENSE_SHARE <= rows * r->keys)
-        return true;
-    for (int64_t k = 0; k < rows; k++) {
-        real *p = (real *)w->weights + k * strip->stride;
-        unfold(p, strip->where + (at + k) * strip->stride, strip->count[at + k], r->keys);
-        strip->count[at + k] = -1;
-        const real *s = (const real *)w->scores + k * strip->stride;
-        if (uses_nonfinite(job, s, p)) space->bad[first + k] = true;
-    }
-    return false;
+    const double rate = fmin(1.0 / job->parameters.tau, (double)REAL_MAX);
+    KERNELS(device)->slopes(slope, b, count, (real)a, (real)rate, u);
+    KERNELS(device)->multiply(u, count, (real)device->resolved->scale);
 }
 
 /* dS of a row that is a list, and what its query gets. */
 static void list_slopes(const ota_backward_job *job, const ota_backward_worker *w, int64_t query,
-                        int64_t row, int64_t at, real *queries_grad) {
+                        int64_t row, int64_t count, real *queries_grad) {
     const ota_cpu_device *device = job->device;
     const ota_resolved *r = device->resolved;
     ota_backward_space *space = job->space;
-    const ota_strip *strip = &space->own->strip;
-    const int64_t count = strip->count[at], width = device->values_width;
-    const int32_t *where = strip->where + at * strip->stride;
-    const real *p = (const real *)w->weights + row * strip->stride;
-    real *u = (real *)w->upstream + row * strip->stride, *slope = w->slope;
-    double total, rest;
-    KERNELS(device)->gather_dot((const real *)w->gradients + row * width, where, count,
-                                packed_of(job)->values, width, width, u);
-    row_powers(job, p, count, slope);
-    const double middle = centre(job, query, p, slope, NULL, count, u);
-    const double sum = KERNELS(device)->slope_mean(slope, u, NULL, count, &total);
-    const double sink = sink_slope(job, query, &rest);
-    total += sink;
-    const double a = total > 0.0 ? (sum - sink * middle) / total : 0.0;
-    const double rate = fmin(1.0 / job->parameters.tau, (double)REAL_MAX);
-    space->a[query] = a + middle;
-    KERNELS(device)->slopes(slope, NULL, count, (real)a, (real)rate, u);
-    KERNELS(device)->multiply(u, count, (real)r->scale);
+    const int64_t width = device->values_width, at = row * space->own->strip.stride;
+    const int32_t *where = w->where + at;
+    const real *p = (const real *)w->weights + at;
+    real *u = (real *)w->upstream + at, *slope = w->slope;
+    if (job->mode == OTA_BACKWARD_FREE) {
+        double total, rest;
+        KERNELS(device)->gather_dot((const real *)w->gradients + row * width, where, count,
+                                    packed_of(job)->values, width, width, u);
+        row_powers(job, p, count, slope);
+        const double middle = centre(job, query, p, slope, NULL, count, u);
+        const double sum = KERNELS(device)->slope_mean(slope, u, NULL, count, &total);
+        const double sink = sink_slope(job, query, &rest);
+        total += sink;
+        const double a = total > 0.0 ? (sum - sink * middle) / total : 0.0;
+        space->a[query] = a + middle;
+        close_list(job, slope, NULL, count, a, u);
+    } else {
+        real *gathered = w->line;
+        const real *advantage = space->own->advantage;
+        for (int64_t k = 0; k < count; k++) gathered[k] = advantage[where[k]];
+        close_list(job, list_of(job, query).slopes, gathered, count, space->a[query], u);
+    }
     if (queries_grad != NULL)
         KERNELS(device)->spmv(u, where, count, space->own->keys, r->width, r->width, queries_grad);
 }
@@ -370,24 +355,26 @@ void rows_task(void *context, int64_t block, int worker) {
     const int64_t left = r->queries - first, stride = strip->stride;
     const int64_t rows = ota_int_min(left, OTA_BLOCK_ROWS);
     const int64_t index = (job->batch * r->heads + job->head) * r->queries;
-    int64_t low, high;
+    int64_t low = 0, high = r->keys;
     if (ota_interrupted(&r->settings) != OTA_OK) return;
     const ota_backward_worker w = worker_at(job, worker, at);
     real *out = ota_array_present(&job->want->queries) && r->width > 0 ? w.product : NULL;
     load_rows(job, &w, first, rows, true);
-    if (!job->space->kernel.carried || w.raw != NULL || job->choice.sums)
+    bool listed = load_lists(job, &w, first, rows, strip->count + at);
+    if (!listed && (!job->space->kernel.carried || w.raw != NULL || job->choice.sums))
         form_block(job, &w, first, rows, &low, &high);
     if (job->space->kernel.carried) low = 0, high = r->keys;
-    for (int64_t k = 0; k < rows; k++) {
+    for (int64_t k = 0; k < rows && !listed; k++) {
         strip->low[at + k] = low;
         strip->high[at + k] = high;
         strip->count[at + k] = -1;
     }
-    const bool solved = job->lists;
-    if (job->lists && row_lists(job, &w, worker, first, rows, at)) {
-        for (int64_t k = 0; k < rows; k++)
-            list_slopes(job, &w, first + k, k, at + k, out == NULL ? NULL : out + k * r->width);
-    } else {
+    const bool solved = job->lists && job->mode == OTA_BACKWARD_FREE;
+    if (solved) listed = row_lists(job, &w, worker, first, rows, strip->count + at);
+    for (int64_t k = 0; listed && k < rows; k++)
+        list_slopes(job, &w, first + k, k, strip->count[at + k],
+                    out == NULL ? NULL : out + k * r->width);
+    if (!listed) {
         if (job->space->kernel.carried)
             kernel_block(job, &w, first, rows, at, block);
         else

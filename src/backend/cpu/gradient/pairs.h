@@ -18,6 +18,8 @@
 #define uses_nonfinite WORD(ota_gradient_uses_nonfinite)
 #define solve_row WORD(ota_gradient_solve_row)
 #define steepest WORD(ota_gradient_steepest)
+#define row_lists WORD(ota_gradient_row_lists)
+#define list_of WORD(ota_gradient_list_of)
 #define centre WORD(ota_gradient_centre)
 #define mean_of WORD(ota_gradient_mean_of)
 #define worker_at WORD(ota_gradient_worker_at)
@@ -92,10 +94,17 @@ int64_t steepest(const ota_backward_job *job, int64_t query, const real *p, cons
  * returned; 0 where that is the sink's, and of others. */
 double centre(const ota_backward_job *job, int64_t query, const real *p, const real *w,
               const real *b, int64_t count, real *u);
+/* Potentials of a block of entmax rows; their weights stay lists, weights[k * stride + ..] at keys where[k * stride + ..], or, where
+ * that does not pay, become those of all keys: false. */
+bool row_lists(ota_backward_job *job, const ota_backward_worker *w, int worker, int64_t first,
+               int64_t rows, int64_t *count);
 /* a_i of rows that are coupled to nothing (or whose b is known): the mean of U - b under w. Of U less some number `middle` the
  * sink's is -middle. */
 double mean_of(const ota_backward_job *job, int64_t query, const real *u, const real *b,
                double middle, const real *w);
+
+/* A row of slopes that is a list. */
+ota_slope_list list_of(const ota_backward_job *job, int64_t query);
 
 /* ---- outputs.c ------------------------------------------------------------------------------ */
 
