@@ -373,8 +373,8 @@ def test_bench_checks_masked_rows(tmp_path: Path, mask: str) -> None:
             assert row["masked"] == mask
             assert row["share_of_ceiling"] is None
             if row["status"] == "ok" and row["max_error"] is not None:
-                # 3.2 of the numeric policy with A <= 6 + the largest number, B <= 16 for these inputs; -1e9 lies
-                # far below the top of every row.
+                # 3.2 of the numeric policy with A <= 6 + the largest number, B <= 16 for these inputs; -1e9
+                # lies far below the top of every row.
                 assert row["max_error"] < 2.0**-24 * 11 * (8 + 4 * 16)
         assert found[0]["status"] == "ok"
         assert found[0]["max_error"] is not None
