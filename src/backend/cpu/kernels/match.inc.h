@@ -105,18 +105,30 @@ typedef struct match_cheapest {
         column; /* of `first`: an unmatched one where `second` is as low; -1: no pair is allowed */
 } match_cheapest;
 
+/* Columns first <= j < end of a row that cost `value` at their prices, as bits from the lowest on; at most 64. */
+static ALWAYS_INLINE uint64_t match_equal_reduced(const match_row *row, const double *price,
+                                                  int64_t first, int64_t end, vec value) {
+    uint64_t bits = 0;
+    int64_t j = first;
+    for (; j + LANES <= end; j += LANES) {
+        const vec reduced = vec_sub(match_costs(row, j), vec_load(price + j));
+        bits |= (uint64_t)mask_bits(mask_equal(reduced, value)) << (j - first);
+    }
+    if (j == end) return bits;
+    const vec last = vec_sub(match_last_costs(row, j, end - j), vec_load(price + j));
+    return bits | (uint64_t)mask_bits(mask_equal(last, value)) << (j - first);
+}
+
 /* Where several are cheapest: the first unmatched column of them, or the first. */
 static ALWAYS_INLINE int32_t match_tied(const ota_match *match, const match_row *row,
                                         double lowest) {
     const int64_t width = match->costs.width;
-    const vec value = vec_set(lowest);
     int32_t column = -1;
-    for (int64_t from = 0; from < width; from += LANES) {
-        const vec cost = from + LANES <= width ? match_costs(row, from)
-                                               : match_last_costs(row, from, width - from);
-        unsigned bits = mask_bits(mask_equal(vec_sub(cost, vec_load(match->price + from)), value));
+    for (int64_t from = 0; from < width; from += 64) {
+        const int64_t end = ota_int_min(from + 64, width);
+        uint64_t bits = match_equal_reduced(row, match->price, from, end, vec_set(lowest));
         for (; bits != 0; bits &= bits - 1) {
-            const int32_t j = (int32_t)from + __builtin_ctz(bits);
+            const int32_t j = (int32_t)from + __builtin_ctzll(bits);
             if (match->row_of[j] < 0) return j;
             if (column < 0) column = j;
         }
