@@ -21,9 +21,9 @@
 #include "backend/threshold.h"
 #include "base/exp2.h"
 
-/* LEVELS: passes of a row before plain loops do it. STUCK: those without an open key before a search begins anew. KEPT: keys
+/* LEVELS: passes of a row before plain loops do it, FITS: at the last level. STUCK: those without an open key before a search begins anew. KEPT: keys
  * that a search goes on with alone, FEW: so few that choosing among them saves nothing. */
-enum { LEVELS = 64, STUCK = 4, KEPT = 768, FEW = 64 };
+enum { LEVELS = 64, FITS = 4, STUCK = 4, KEPT = 768, FEW = 64 };
 /* e^-FAR of a sum is left of it in the type. */
 static const double FAR = 30.0;
 /* Of the sum, relative: weights of f32 are no better. */
@@ -271,8 +271,26 @@ static bool exponential_at(const capped_row *row, double top, double x, exponent
     return at->sums.open + at->sink < INFINITY;
 }
 
-/* With the keys at their caps known, factor = left / open. True, with the weights in p, unless plain loops must do the
- * row. */
+/* With the keys at their caps known, factor = left / open, which may bring others there. False: the sum is not mu yet. */
+static bool finish_exponentials(const capped_row *row, double mu, const exponential_level *at,
+                                int passes, real *p, ota_row_found *found) {
+    ota_capped_sums last = at->sums;
+    double factor = at->factor;
+    for (int pass = 0; pass < passes; pass++) {
+        const double left = mu - last.closed, before = factor;
+        if (!(left > 0.0 && last.open + at->sink > 0.0)) return false;
+        factor = left / (last.open + at->sink);
+        last = exponential_pass(row, at->shift, factor, p);
+        found->potential = row->parameters->tau * log(factor) - at->shift;
+        found->sink = factor * at->sink;
+        found->mass = last.closed + factor * last.open;
+        if (fabs(found->mass + found->sink - mu) <= accuracy * mu) return true;
+        if (!(factor < before) && !(factor > before)) return false;
+    }
+    return false;
+}
+
+/* True, with the weights in p, unless plain loops must do the row. */
 static bool exponential_row(const capped_row *row, double mu, double top, real *p,
                             ota_row_found *found) {
     exponential_level at = {.shift = (double)(real)top};
@@ -285,15 +303,16 @@ static bool exponential_row(const capped_row *row, double mu, double top, real *
          iteration++) {
         const double open = at.factor * (at.sums.open + at.sink), left = mu - at.sums.closed;
         if (fabs(open - left) <= accuracy * mu && left > 0.0 && open > 0.0) {
-            const double factor = left / (at.sums.open + at.sink);
-            const ota_capped_sums last = exponential_pass(row, at.shift, factor, p);
-            found->potential = row->parameters->tau * log(factor) - at.shift;
-            found->sink = factor * at.sink;
-            found->mass = last.closed + factor * last.open;
+            (void)finish_exponentials(row, mu, &at, 1, p, found);
             return true;
         }
+        const double rest = log(left / open);
+        /* Far from the top no level is nearer, but a factor is. */
+        if (fabs(rest) <= 2.0 * DBL_EPSILON * fabs(search.x) &&
+            finish_exponentials(row, mu, &at, FITS, p, found))
+            return true;
         /* From below, where more keys will reach their caps, the slope at x goes further than that. */
-        const double ahead = search.high < INFINITY ? log(left / open) : left / open - 1.0;
+        const double ahead = search.high < INFINITY ? rest : left / open - 1.0;
         if (!level_next(&search, open - left, search.x + ahead)) break;
         if (search.stuck <= STUCK) continue;
         if (jumped) break;
