@@ -128,7 +128,24 @@ ota_status ota_check_call_array(const ota_array *a, const ota_call_array *need, 
     return OTA_OK;
 }
 
-/* A vector of finite numbers in [low, high]; `positive` excludes low itself. */
+/* What a number must be, in words. */
+typedef struct range_words {
+    char text[80];
+} range_words;
+
+static range_words words_of(double low, bool open_low, double high, bool open_high) {
+    const char *above = open_low ? "<" : "<=", *below = open_high ? "<" : "<=";
+    range_words w = {"a finite number or -inf"};
+    if (high < 1.0e308)
+        (void)ota_snprintf(w.text, sizeof w.text, "%g %s it %s %g", low, above, below, high);
+    else if (low > -DBL_MAX)
+        (void)ota_snprintf(w.text, sizeof w.text, "a finite number %s %g",
+                           open_low ? ">" : ">=", low);
+    else if (low > -INFINITY)
+        (void)ota_snprintf(w.text, sizeof w.text, "a finite number");
+    return w;
+}
+
 /* Entries from `low`, above it where `positive`, to `high`. */
 static ota_status check_entries(const ota_array *a, const char *field, double low, bool positive,
                                 double high, ota_error *error) {
@@ -138,8 +155,8 @@ static ota_status check_entries(const ota_array *a, const char *field, double lo
                 const double value = ota_array_get(a, b, h, 0, k);
                 if (value >= low && value <= high && !(positive && value <= low)) continue;
                 return ota_fail(error, OTA_EINVAL, field, "correct the entry",
-                                "%s[%" PRId64 "] is %g, wanted %s %g and at most %g", field, k,
-                                value, positive ? "more than" : "at least", low, high);
+                                "%s[%" PRId64 "] is %g, wanted %s", field, k, value,
+                                words_of(low, positive, high, false).text);
             }
         }
     }
@@ -169,13 +186,6 @@ ota_status ota_check_number(double value, const char *field, double low, bool op
     const bool inside =
         (open_low ? value > low : value >= low) && (open_high ? value < high : value <= high);
     if (inside) return OTA_OK;
-    char bound[64];
-    if (high >= 1.0e308)
-        (void)ota_snprintf(bound, sizeof bound, "a finite number %s %g",
-                           open_low ? ">" : ">=", low);
-    else
-        (void)ota_snprintf(bound, sizeof bound, "%g %s it %s %g", low,
-                           open_low ? "<" : "<=", open_high ? "<" : "<=", high);
     return ota_fail(error, OTA_EINVAL, field, "choose a value in range", "%s is %g, wanted %s",
-                    field, value, bound);
+                    field, value, words_of(low, open_low, high, open_high).text);
 }

@@ -159,6 +159,7 @@ typedef struct stage {
     ota_options options;
     ota_executor executor;
     ota_communicator alone; /* one rank: what it sums and gathers is its own */
+    ota_term terms[1];
     double elements[N * M + N * WIDTH + M * WIDTH + 8];
 } stage;
 
@@ -244,6 +245,13 @@ SPOIL(temperatures_zero, temperatures(s, 0))
 SPOIL(temperatures_infinite, temperatures(s, INFINITY))
 SPOIL(temperatures_negative, (temperatures(s, 1), s->problem.temperatures.size[3] = -1))
 SPOIL(temperatures_narrow, (temperatures(s, 1), s->problem.temperatures.type = OTA_F16))
+static void term(stage *s, ota_term_kind kind, double value) {
+    s->terms[0] = (ota_term){.kind = kind, .value = value};
+    s->problem.terms = s->terms;
+    s->problem.term_count = 1;
+}
+SPOIL(sink_infinite, term(s, OTA_TERM_SINK, INFINITY))
+SPOIL(alibi_nan, term(s, OTA_TERM_ALIBI, NAN))
 SPOIL(scores_no_type, s->problem.scores.type = OTA_NO_TYPE)
 SPOIL(scale_infinite, s->problem.scale = -INFINITY)
 SPOIL(scale_nan, s->problem.scale = NAN)
@@ -395,10 +403,12 @@ static const problem_row problems[] = {
     ROW(heads_many, OTA_EOVERFLOW, "3 queries times 4 keys overflow"),
     ROW(temperatures_one, OTA_OK, ""),
     ROW(temperatures_zero, OTA_EINVAL,
-        "temperatures[0] is 0, wanted at least 2.22507e-308 and at most 1.79769e+308"),
-    ROW(temperatures_infinite, OTA_EINVAL, "temperatures[0] is inf, wanted at least"),
+        "temperatures[0] is 0, wanted a finite number >= 2.22507e-308"),
+    ROW(temperatures_infinite, OTA_EINVAL, "temperatures[0] is inf, wanted a finite number"),
     ROW(temperatures_negative, OTA_EINVAL, "temperatures has size -1 in dimension 3"),
     ROW(temperatures_narrow, OTA_EINVAL, "temperatures has type 4, wanted f64 or f32"),
+    ROW(sink_infinite, OTA_EINVAL, "sink is inf, wanted a finite number or -inf"),
+    ROW(alibi_nan, OTA_EINVAL, "alibi is nan, wanted a finite number"),
     ROW(scores_no_type, OTA_EINVAL, "scores has"),
     ROW(scale_infinite, OTA_EINVAL, "scale is -inf"),
     ROW(scale_nan, OTA_EINVAL, "scale is nan"),
@@ -408,8 +418,8 @@ static const problem_row problems[] = {
     ROW(temperature_nan, OTA_EINVAL, "temperature is nan"),
     ROW(mass_type, OTA_EINVAL, "row_mass has type 5, wanted f64, f32, bf16 or f16"),
     ROW(mass_shape, OTA_EINVAL, "row_mass has shape [1, 1, 1, 4] where [1, 1, 1, 3] is needed"),
-    ROW(mass_negative, OTA_EINVAL, "row_mass[1] is -1, wanted at least 0"),
-    ROW(mass_nan, OTA_EINVAL, "row_mass[2] is nan, wanted at least 0"),
+    ROW(mass_negative, OTA_EINVAL, "row_mass[1] is -1, wanted a finite number >= 0"),
+    ROW(mass_nan, OTA_EINVAL, "row_mass[2] is nan, wanted a finite number >= 0"),
     ROW(rounds_low, OTA_EINVAL, "rounds is -2"),
     ROW(max_rounds_low, OTA_EINVAL, "max_rounds is -1"),
     ROW(anneal_negative, OTA_EINVAL, "anneal_start is -1"),
