@@ -26,6 +26,8 @@
 enum { LEVELS = 64, FITS = 4, STUCK = 4, KEPT = 768, FEW = 64 };
 /* e^-FAR of a sum is left of it in the type. */
 static const double FAR = 30.0;
+/* Of the sum, relative: what a level must move it by at least to be called far from the top. */
+static const double BLURRED = 1.0e-12;
 /* Of the sum, relative: weights of f32 are no better. */
 static const double accuracy = sizeof(real) == sizeof(double) ? 4.0e-16 : 1.0e-9;
 
@@ -442,7 +444,7 @@ static bool power_row(const capped_row *row, double mu, double top, real *p, ota
     if (jumped) search = power_level(row, mu, top);
     kept_keys kept;
     begin_kept(row, &kept);
-    double left = 0.0, open = 0.0;
+    double left = 0.0, open = 0.0, blur = 0.0;
     bool shut = false; /* keys at their caps hold all of the mass */
     if (!(k <= DBL_MAX) || !(fabs(top) <= DBL_MAX / 4.0)) return false;
     for (int iteration = 0; iteration < LEVELS; iteration++) {
@@ -456,6 +458,9 @@ static bool power_row(const capped_row *row, double mu, double top, real *p, ota
         open = sums.open;
         shut = open <= 0.0 && fabs(left) <= 4.0 * DBL_EPSILON * (double)(sums.full + 1) * mu;
         if (shut || fabs(open - left) <= enough * mu) break;
+        /* Far from the top no level is nearer than this. */
+        blur = 2.0 * DBL_EPSILON * fabs(x) * power * sums.slope;
+        if (blur > BLURRED * mu && fabs(open - left) <= blur) break;
         const double norm = norm_of(open, power);
         const double step = 2.0 * open < mu
                                 ? (left - open) / (power * sums.slope)
@@ -470,7 +475,8 @@ static bool power_row(const capped_row *row, double mu, double top, real *p, ota
         if (search.low > -INFINITY && search.high < INFINITY && is_worth_keeping(power, &kept))
             keep_between(row, top, &search, &kept);
     }
-    if (!shut && !(left > 0.0 && open > 0.0 && fabs(open - left) <= 1.0e-9 * mu)) return false;
+    const double apart = fabs(open - left);
+    if (!shut && !(left > 0.0 && open > 0.0 && apart <= fmax(1.0e-9 * mu, blur))) return false;
     if (edge_row(row, mu, -top + search.x / k, p, found)) return true;
     /* What rounding left of the threshold is spread over the keys that are not at their caps. */
     const double factor = shut ? 1.0 : left / open;
