@@ -476,8 +476,8 @@ typedef struct ota_options {
        (both are plain ints in memory here, without a lock) or by __atomic_store_n. It stays so until the call returns.
        2: whoever cancels reads no outputs, which are then left as they are: NaN in memory that is new takes its time */
     const int *cancel;
-    /* on CLOCK_MONOTONIC; 0: none; past it OTA_TIMEOUT, within a tenth of a second of work and the time to write NaN over
-       the outputs; whatever was found by then is no answer */
+    /* on CLOCK_MONOTONIC, on Windows of QueryPerformanceCounter; 0: none; past it OTA_TIMEOUT, within a tenth of a second
+       of work and the time to write NaN over the outputs; whatever was found by then is no answer */
     int64_t deadline_ns;
     void (*progress)(void *user, const ota_progress *progress);
     void *progress_user;

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -28,9 +29,12 @@ class Machine:
     def __init__(self, words: list[str], folder: Path) -> None:
         self.words, self.folder = words, folder
 
-    def run(self, *arguments: str, stdin: bytes = b"") -> tuple[int, str, str]:
+    def run(self, *arguments: str, stdin: bytes = b"", **variables: str) -> tuple[int, str, str]:
         words = [*self.words, *(word.replace("@", str(self.folder)) for word in arguments)]
-        done = subprocess.run(words, cwd=ROOT, input=stdin, capture_output=True)
+        environment = os.environ | {
+            name: value.replace("@", str(self.folder)) for name, value in variables.items()
+        }
+        done = subprocess.run(words, cwd=ROOT, env=environment, input=stdin, capture_output=True)
         return done.returncode, done.stdout.decode(), done.stderr.decode()
 
     def array(self, name: str) -> object:
@@ -100,6 +104,17 @@ def describes(machine: Machine) -> object:
     return code, found["architecture"], found["layers"]
 
 
+def finds_names(machine: Machine) -> object:
+    """By a variable of the environment that holds letters which no code page has together."""
+    model = machine.folder / "hüb ψ" / "hub" / "models--some--demo"
+    shutil.copytree(ROOT / DEMO, model / "snapshots" / "abc")
+    (model / "refs").mkdir()
+    (model / "refs" / "main").write_text("abc")
+    code, said, failed = machine.run("info", "some/demo", "--json", HF_HUB_CACHE="", HF_HOME="@/hüb ψ")
+    assert code == 0, failed
+    return json.loads(said)["architecture"]
+
+
 def analyzes(machine: Machine) -> object:
     words = ("analyze", DEMO, TEXT, "--windows", "2x32", "-o", "@/rün")
     code, _, said = machine.run(*words)
@@ -135,7 +150,7 @@ def same(here: object, there: object) -> bool:
 
 CHECKS = (
     attends, writes_archives, replaces, refuses, reads_standard_input, tokenizes, generates, describes,
-    analyzes, verifies,
+    finds_names, analyzes, verifies,
 )  # fmt: skip
 
 

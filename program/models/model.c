@@ -7,7 +7,7 @@
 #include "otattn_model.h"
 #include "otattn_tokenizer.h"
 #include "program/program.h"
-#include "src/base/system.h"
+#include "src/base/program/system_program.h"
 
 /* Where hub programs keep what they downloaded; the first variable that is set decides. */
 static const char *hub_cache(char *path, size_t size) {
@@ -19,9 +19,10 @@ static const char *hub_cache(char *path, size_t size) {
                   {"HOME", "/.cache/huggingface/hub"},
                   {"USERPROFILE", "/.cache/huggingface/hub"}};
     for (size_t k = 0; k < sizeof places / sizeof *places; k++) {
-        const char *folder = getenv(places[k].variable);
-        if (folder == NULL || folder[0] == '\0') continue;
+        char *folder = ota_program_variable(places[k].variable);
+        if (folder == NULL) continue;
         const int used = snprintf(path, size, "%s%s", folder, places[k].tail);
+        free(folder);
         return used > 0 && (size_t)used < size ? path : NULL;
     }
     return NULL;

@@ -22,6 +22,8 @@ enum { OTA_STANDARD_INPUT = 0, OTA_STANDARD_OUTPUT = 1 };
 /* Before all else: standard streams carry bytes as they are, and a closed pipe is a write error like any other. The arguments
  * in UTF-8, `argv` itself where they are so already; NULL without memory. */
 char **ota_program_begin(int argc, char **argv);
+/* A variable of the environment, in UTF-8, allocated; NULL where it is not set or empty, or without memory. */
+char *ota_program_variable(const char *name);
 /* The first Ctrl-C, or request to end, sets the flag; the second ends the process. */
 void ota_program_catch_interrupts(int *flag);
 /* That flag, for steps that only files know of; NULL where none was given. */

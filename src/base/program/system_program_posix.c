@@ -31,6 +31,11 @@ char **ota_program_begin(int argc, char **argv) {
     return argv;
 }
 
+char *ota_program_variable(const char *name) {
+    const char *value = getenv(name);
+    return value == NULL || *value == '\0' ? NULL : strdup(value);
+}
+
 /* What the handler writes to: it is told nothing else. */
 static int *interrupted;
 

@@ -68,6 +68,19 @@ char **ota_program_begin(int argc, char **argv) {
     return arguments_in_utf8(argc);
 }
 
+/* What the C library knows is in the code page. */
+char *ota_program_variable(const char *name) {
+    wchar_t *wide = ota_wide(name), *value = NULL;
+    const DWORD room = wide == NULL ? 0 : GetEnvironmentVariableW(wide, NULL, 0);
+    if (room > 1) value = calloc(room, sizeof *value);
+    /* In between another thread may have set a longer one. */
+    const bool found = value != NULL && GetEnvironmentVariableW(wide, value, room) == room - 1;
+    char *text = found ? ota_narrow(value) : NULL;
+    free(value);
+    free(wide);
+    return text;
+}
+
 /* What the handler writes to: it is told nothing else. */
 static int *interrupted;
 
