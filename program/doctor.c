@@ -113,7 +113,7 @@ static ota_status run_kernel(const char *kernel, probe *p, int *threads, double 
     const ota_arrays arrays = {.size = sizeof arrays,
                                .values = ota_array_of(p->value, OTA_F32, 1, 1, KEYS, VALUES),
                                .out = ota_array_of(p->out, OTA_F32, 1, 1, QUERIES, VALUES)};
-    const ota_options options = {.size = sizeof options, .cpu = kernel};
+    const ota_options options = {.size = sizeof options, .cpu = kernel, .threads = *threads};
     ota_plan *plan;
     ota_status status = ota_plan_create(&plan, &problem, VALUES, &options, NULL);
     if (status < 0) return status;
@@ -161,7 +161,8 @@ int cli_doctor(cli_context *context) {
     fill(p->key, KEYS * WIDTH, 0.3141593);
     fill(p->value, KEYS * VALUES, 0.5671433);
     json_t *checks = json_array();
-    int threads = 1;
+    /* As other commands take them; 0 becomes what a plan takes then. */
+    int threads = (int)context->settings.machine.threads.value;
     char wrong[64] = "";
     for (int k = 0; ota_kernel_name(k) != NULL; k++) {
         double error = (double)NAN;

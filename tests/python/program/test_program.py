@@ -248,6 +248,10 @@ def test_threads_of_the_environment(tmp_path: Path) -> None:
     whole = threads("")
     assert [threads(text) for text in ("3", " 5,2", "0", "-2", "many", "3x", "1e2")] == [3, 5, *[whole] * 5]
     assert threads("3", "--threads", "2") == 2
+    # What doctor says is what other commands take.
+    for text, wanted in {"": whole, "3": 3, "5,2": 5, "many": whole}.items():
+        found = run(tmp_path, "doctor", "--json", OMP_NUM_THREADS=text)
+        assert json.loads(found.stdout)["threads"] == wanted
 
 
 def test_masks_of_numbers(tmp_path: Path) -> None:
