@@ -266,8 +266,10 @@ def shown_array(x: Any) -> str:
 
 
 def _put(out: Any, _: int, rows: slice, block: torch.Tensor) -> None:
-    found = block[:, 0].detach()
-    out[:, rows] = found if isinstance(out, torch.Tensor) else found.float().cpu().numpy()
+    found: Any = block[:, 0].detach()
+    if not isinstance(out, torch.Tensor):
+        found = found.float().cpu().numpy()
+    out[:, rows] = found
 
 
 def _places(name: str, given: Any, size: int, point: str) -> torch.Tensor:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from . import _structs as c
 from ._attention import attention
@@ -28,7 +29,6 @@ _OF_ROWS = frozenset(
 _OF_FREE_ROWS = _OF_ROWS | {"sink", "tolerance", "strict", "nonfinite", "deadline"}
 _OF_COLUMNS = frozenset(("tolerance", "rounds", "max_rounds", "solver", "allow_partial", "prune", "deadline"))
 
-Tensor = torch.Tensor
 Put = Callable[[int, slice, Tensor], None]
 
 
@@ -105,8 +105,8 @@ def weights(put: Put, heads: list[int], operands: tuple[Any, ...], named: Mappin
         v = v[..., :1]
         columns = None
         if potential:
-            _, aux = attention(q, k, v, mask, return_aux=AuxRequest(potentials=True), **part)
-            columns = aux.potentials.column.to(torch.promote_types(q.dtype, torch.float32))[..., None, :]
+            solved: Any = attention(q, k, v, mask, return_aux=AuxRequest(potentials=True), **part)[1]
+            columns = solved.potentials.column.to(torch.promote_types(q.dtype, torch.float32))[..., None, :]
         causal = part.get("is_causal")
         keep = _OF_ROWS if potential else _OF_FREE_ROWS
         part = {name: x for name, x in part.items() if name in keep and name != "is_causal"}
