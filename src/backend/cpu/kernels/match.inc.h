@@ -193,31 +193,24 @@ static ALWAYS_INLINE match_cheapest match_two_short(const ota_match *match, cons
 }
 
 /* The least of every fourth vector are in lanes of their own. So the second cheapest of all is the least of the other lanes, or
- * among those vectors, which are read again. Of `unread` numbers: are they odd? */
-static ALWAYS_INLINE match_cheapest match_two_long(const ota_match *match, const match_row *row,
-                                                   bool unread, bool *odd) {
+ * among those vectors, which are read again. */
+static ALWAYS_INLINE match_cheapest match_two_long(const ota_match *match, const match_row *row) {
     const double *price = match->price;
     const int64_t width = match->costs.width;
-    const vec infinite = vec_set(INFINITY), large = vec_set(LARGE), zero = vec_set(0.0);
+    const vec infinite = vec_set(INFINITY);
     vec least[TOGETHER] = {infinite, infinite, infinite, infinite};
-    vec sum[TOGETHER] = {zero, zero, zero, zero};
     int64_t j = 0;
     for (; j + TOGETHER * LANES <= width; j += TOGETHER * LANES) {
         for (int k = 0; k < TOGETHER; k++) {
-            const vec numbers = match_numbers(row, j + k * LANES);
-            if (unread) sum[k] = vec_fma(numbers, large, sum[k]);
-            const vec cost = match_costs_of(row, numbers);
+            const vec cost = match_costs(row, j + k * LANES);
             least[k] = vec_min(least[k], vec_sub(cost, vec_load(price + j + k * LANES)));
         }
     }
     for (int k = 0; k < TOGETHER && j < width; k++, j += LANES) {
-        const bool last = j + LANES > width;
-        const vec numbers = last ? match_last_numbers(row, j, width - j) : match_numbers(row, j);
-        if (unread) sum[k] = vec_fma(numbers, large, sum[k]);
-        const vec cost = last ? match_last_costs(row, j, width - j) : match_costs_of(row, numbers);
+        const vec cost =
+            j + LANES > width ? match_last_costs(row, j, width - j) : match_costs(row, j);
         least[k] = vec_min(least[k], vec_sub(cost, vec_load(price + j)));
     }
-    if (unread) *odd = !match_is_finite(sum) && !match_is_plain(row, width);
     const double lowest =
         vec_reduce_min(vec_min(vec_min(least[0], least[1]), vec_min(least[2], least[3])));
     match_cheapest found = {.first = lowest, .second = INFINITY, .column = -1};
@@ -246,12 +239,10 @@ static ALWAYS_INLINE match_cheapest match_two_long(const ota_match *match, const
     return found;
 }
 
-static ALWAYS_INLINE match_cheapest match_two(const ota_match *match, const match_row *row,
-                                              bool unread, bool *odd) {
+static ALWAYS_INLINE match_cheapest match_two(const ota_match *match, const match_row *row) {
     enum { SHORT = 24 }; /* vectors */
-    if (match->costs.width > SHORT * LANES) return match_two_long(match, row, unread, odd);
-    if (unread) *odd = !match_is_plain(row, match->costs.width);
-    return match_two_short(match, row);
+    return match->costs.width > SHORT * LANES ? match_two_long(match, row)
+                                              : match_two_short(match, row);
 }
 
 /* What a row's bid for the column of `found` comes to; the row that lost its column, or -1: none did. `waits`: nor did the
@@ -283,13 +274,9 @@ static ALWAYS_INLINE int64_t match_bid_many(ota_match_form form, ota_match *matc
         bool waits = bids-- <= 0;
         seen = ota_int_max(seen, k);
         match_cheapest found = {0};
-        if (!waits) {
-            found = first ? match_two(match, &row, true, &match->odd)
-                          : match_two(match, &row, false, NULL);
-        } else if (first) {
-            match->odd = !match_is_plain(&row, match->costs.width);
-        }
+        match->odd = first && !match_is_plain(&row, match->costs.width);
         if (match->odd) return 0;
+        if (!waits) found = match_two(match, &row);
         const int32_t loser = waits ? -1 : match_settle(match, i, &found, &waits);
         if (loser >= 0) waiting[--k] = loser;
         if (waits) match->next[left++] = i;
