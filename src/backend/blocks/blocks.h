@@ -118,10 +118,10 @@ void ota_block_add_slopes(const ota_block *b, int64_t k, const double *beside, c
 /* Above order 2 the slope of one weight may outweigh all others, whose shares of the mean keep their digits only where U is measured
  * from there: takes U of row k's steepest weight, the sink's or of a key that is not `shut` (or NULL), off all, and returns it; 0 for
  * other orders. */
-/* And that key; -1: the sink's, or none. */
-int64_t ota_block_steepest(const ota_block *b, int64_t k, const bool *shut, double sink_slope);
 double ota_block_centre(const ota_block *b, int64_t k, const bool *shut, double sink_slope,
                         double sink_u);
+/* The key of that weight, of any order; -1: the sink's, or none. */
+int64_t ota_block_steepest(const ota_block *b, int64_t k, const bool *shut, double sink_slope);
 /* Sums by keys, [keys] from key `first` of theirs on, added to where they are given: P, w, w (U - a), w (|U| + |a|); a [rows]. */
 typedef struct ota_block_key_sums {
     double *weights, *slopes, *moved, *sizes;

@@ -135,10 +135,10 @@ static void form_scores(const ota_ring_block *b) {
 typedef struct pairs_job {
     ota_ring_device *ring;
     const ota_ring_piece *piece;
-    ota_ring_block_visit *form, *rows,
-        *keys; /* at hand, or NULL; scores are formed before `form` */
+    /* At hand, or NULL. */
+    ota_ring_block_visit *form, *rows, *keys;
     void *context;
-    bool forms;
+    bool forms_scores;    /* before `form` */
     int64_t strips;       /* of the rows of a head */
     int64_t first, count; /* blocks side by side, one a thread */
 } pairs_job;
@@ -201,7 +201,7 @@ static void visit_rows(const pairs_job *job, int64_t strip, int64_t side) {
     ota_ring_block b = block_of(job, strip, side);
     if (ends(job->ring)) return;
     set_keys(&b, 0, job->piece->count);
-    if (job->forms) form_scores(&b);
+    if (job->forms_scores) form_scores(&b);
     if (job->form != NULL) job->form(&b, job->context);
     if (job->rows != NULL) job->rows(&b, job->context);
 }
@@ -237,13 +237,13 @@ static void visit_keys(pairs_job *job, ota_ring_block_visit *keys) {
 static void visit_sides(pairs_job *job, const ota_ring_visits *visits) {
     ota_pool *pool = job->ring->pool;
     const bool apart = visits->formed != NULL;
-    job->forms = true;
+    job->forms_scores = true;
     job->form = visits->form;
     job->rows = apart ? NULL : visits->rows;
     ota_parallel(pool, job->count, side_task, job);
     visit_keys(job, visits->formed);
     if (apart && visits->rows != NULL) {
-        job->forms = false;
+        job->forms_scores = false;
         job->form = NULL;
         job->rows = visits->rows;
         ota_parallel(pool, job->count, side_task, job);
@@ -265,7 +265,7 @@ void ota_ring_visit_blocks(ota_ring_device *ring, const ota_ring_piece *piece,
                      .form = visits->form,
                      .rows = visits->rows,
                      .context = visits->context,
-                     .forms = true,
+                     .forms_scores = true,
                      .strips = strips};
     if (visits->formed == NULL && visits->keys == NULL && visits->merge == NULL) {
         ota_parallel(ring->pool, all, rows_task, &job);

@@ -50,7 +50,8 @@ static ota_tangent_job job_of(const motion *m, int64_t head) {
 }
 
 /* U of the block into `slopes`, and P. */
-static void form(const ota_ring_block *b, const motion *m) {
+static void form(const ota_ring_block *b, void *context) {
+    const motion *m = context;
     const ota_ring_device *ring = b->ring;
     const ota_tangents *tangents = m->tangents;
     const ota_tangent_job job = job_of(m, b->in.head);
@@ -221,8 +222,6 @@ static void sum_rows(const ota_ring_block *b, void *context) {
     }
 }
 
-static void form_pairs(const ota_ring_block *b, void *context) { form(b, context); }
-
 static void sum_keys(const ota_ring_block *b, void *context) {
     const ota_ring_adjoint *s = b->ring->backward.adjoint;
     const ota_block_key_sums sums = {s->own_columns, s->own_sums, s->right, s->terms};
@@ -241,7 +240,7 @@ static bool sum_pairs(ota_ring_device *ring, motion *m) {
         s->row_right[i] = rest_of_row(m, i, &ring->pairs->slope[i]);
     for (int k = 0; k < (s->own_columns != NULL ? 4 : 3); k++) memset(columns[k], 0, bytes);
     rows.visits.rows = sum_rows;
-    keys.visits.form = form_pairs;
+    keys.visits.form = form;
     keys.visits.keys = sum_keys;
     for (int64_t i = 0; i < r->queries && ota_ring_is_steep(ring); i++) {
         begin_centre(m, i);
