@@ -9,7 +9,7 @@ of a header that moves changes it.
 check_abi.py BUILD_FOLDER          judges the library and the headers of this checkout
 check_abi.py --write BUILD_FOLDER  writes tests/abi/abi.txt anew, which announces the changes
 check_abi.py --header              writes the public headers of this version into tests/abi/
-check_abi.py --assertions          prints a C source that compiles where structs lie as abi.txt says
+check_abi.py --assertions          prints a C source that compiles where headers are as abi.txt says
 check_abi.py --self-test           changes a header in one way after another and expects each judged
 """
 
@@ -30,6 +30,7 @@ ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "tests" / "abi"
 KEPT = FOLDER / "abi.txt"
 FUNCTION = re.compile(r"OTA_API [^;{]*?\b(ota_[a-z0-9_]+) *\(")
+UNKNOWN = "unknown_void"
 WRITE = "python3 scripts/check_abi.py --write"
 
 
@@ -69,7 +70,8 @@ class Reader:
         if e.tag == "array-type-def":
             lengths = "".join(f"[{s.get('length')}]" for s in e.findall("subrange"))
             return self.name(e.get("type-id")) + lengths
-        return e.get("name", "?")
+        name = e.get("name", "?")
+        return "void" if name == UNKNOWN else name
 
     def signature(self, e: ET.Element, between: str = " ") -> str:
         given = [
@@ -109,11 +111,16 @@ class Reader:
 
 
 def described(headers: list[Path]) -> dict[str, Item]:
-    """What the headers declare."""
-    names = sorted({n for h in headers for n in FUNCTION.findall(h.read_text(encoding="utf-8"))})
-    source = "".join(f'#include "{h.resolve()}"\n' for h in headers)
-    source += "".join(f"__typeof__({n}) *call_{n};\n" for n in names)
+    """What the headers declare. Copies of them are read in which `const void` is of a struct, since abidw leaves
+    that const out."""
+    texts = {h.name: h.read_text(encoding="utf-8") for h in headers}
+    names = sorted({n for text in texts.values() for n in FUNCTION.findall(text)})
+    source = f"typedef struct {UNKNOWN} {UNKNOWN};\n"
     with tempfile.TemporaryDirectory() as folder:
+        for name, text in texts.items():
+            (Path(folder) / name).write_text(re.sub(r"\bconst void\b", f"const {UNKNOWN}", text), "utf-8")
+            source += f'#include "{folder}/{name}"\n'
+        source += "".join(f"__typeof__({n}) *call_{n};\n" for n in names)
         library = Path(folder) / "headers.so"
         words = ["cc", "-g", "-fPIC", "-shared", "-fno-eliminate-unused-debug-types", "-x", "c", "-"]
         subprocess.run([*words, "-o", str(library)], input=source, text=True, check=True)
@@ -317,22 +324,45 @@ def judge(build: Path, write: bool) -> int:
     return 1 if wrong or differing else 0
 
 
-def assertions(kept: str) -> str:
-    """Of abi.txt, which was read on one system: sizes, offsets and numbers, for compilers of others."""
-    lines = [f"#include <{header.name}>" for header in public_headers()] + ["#include <stddef.h>"]
+def pointer_to(type_: str) -> str:
+    """Of a type as abi.txt writes it, of a function's too."""
+    if result := re.match(r"(?:[^(]* )?(?=\((?!\*\)))", type_):
+        return f"{result[0]}(*){type_[result.end() :]}"
+    if "(*)" in type_:
+        return type_.replace("(*)", "(**)", 1)
+    plain, bracket, lengths = type_.partition("[")
+    return f"{plain} (*)[{lengths}" if bracket else f"{type_} *"
+
+
+def assertions(kept: str, headers: list[Path]) -> str:
+    """Of abi.txt, which was read on one system, for compilers of others: types and numbers, and where pointers
+    have 64 bits as there sizes and offsets."""
+    lines = [f'#include "{header.name}"' for header in headers] + [
+        "#include <stddef.h>",
+        "#include <stdint.h>",
+    ]
+    wide = ["#if UINTPTR_MAX > 0xFFFFFFFF"]
+
+    def typed(what: str, address: str, type_: str) -> None:
+        lines.append(f'_Static_assert(_Generic({address}, {pointer_to(type_)}: 1, default: 0), "{what}");')
+
     struct = ""
     for line in kept.splitlines():
         if head := re.fullmatch(r"struct (\w+): (\d+) bytes.*", line):
             struct = head[1]
-            lines.append(f'_Static_assert(sizeof({struct}) == {head[2]}, "{struct}");')
+            wide.append(f'_Static_assert(sizeof({struct}) == {head[2]}, "{struct}");')
         elif not line.startswith(" "):
             struct = ""
-        elif struct and (member := re.fullmatch(r" +(\d+) .*?(\w+)", line)):
-            text = f"offsetof({struct}, {member[2]}) == {member[1]}"
-            lines.append(f'_Static_assert({text}, "{struct}.{member[2]}");')
+            if item := re.fullmatch(r"(function|type) (\w+)(?:@\w*\.?\w*)?: (.*)", line):
+                address = f"&{item[2]}" if item[1] == "function" else f"({item[2]} *)0"
+                typed(item[2], address, item[3])
+        elif struct and (member := re.fullmatch(r" +(\d+) (.*?) *(\w+)", line)):
+            text = f"offsetof({struct}, {member[3]}) == {member[1]}"
+            wide.append(f'_Static_assert({text}, "{struct}.{member[3]}");')
+            typed(f"{struct}.{member[3]}", f"&(({struct} *)0)->{member[3]}", member[2])
         elif number := re.fullmatch(r" +(OTA_\w+) (-?\d+)", line):
             lines.append(f'_Static_assert({number[1]} == {number[2]}, "{number[1]}");')
-    return "\n".join([*lines, ""])
+    return "\n".join([*lines, *wide, "#endif", ""])
 
 
 # ---- self-test -----------------------------------------------------------------------------------
@@ -356,6 +386,7 @@ PLANTED = {
     "a function gone": ("OTA_API void ota_free(void *memory);", "", False),
     "another parameter": ("(void *memory)", "(void *memory, int how)", False),
     "another result": ("OTA_API void ota_free", "OTA_API int ota_free", False),
+    "memory that is only read": ("(void *memory)", "(const void *memory)", False),
     "another parameter of a callback": ("void *user, double x", "void *user, float x", False),
     "a member of another type": ("int a;", "float a;", False),
     "a member in the middle": ("int a;", "int a; double more;", False),
@@ -366,6 +397,8 @@ PLANTED = {
     "a number gone": (", OTA_TWO }", " }", False),
     "a member of another name": ("int y;", "int z;", False),
 }
+# Those that no line of the text of before says.
+UNLISTED = {"nothing", "a number at the end", "a new function"}
 # What a header has around its declarations; nothing that says OTHER is part of a release's header.
 GUARDED = """/* OTHER */
 #ifndef OTHER_H
@@ -410,6 +443,10 @@ def self_test() -> int:
             expect(what, (not broken(old, new)) == stays)
             same = written(old, "", {}) == written(new, "", {})
             expect(f"{what}, in the text,", same == (what == "nothing"))
+            source = assertions(written(old, "", {}), [header])
+            words = ["cc", "-std=c11", "-fsyntax-only", f"-I{name}", "-x", "c", "-"]
+            compiled = subprocess.run(words, input=source, text=True, capture_output=True).returncode == 0
+            expect(f"{what}, by a compiler,", compiled == (what in UNLISTED))
         padded = HEADER.replace(*PADDED)
         filled = read(padded.replace("last;", "last, most;"))
         expect("a member in the padding at the end", bool(broken(read(padded), filled)))
@@ -426,7 +463,7 @@ def self_test() -> int:
         ("an old function in a newer version", {**both, "ota_free": "OTATTN_0.2"}, False),
     ):
         expect(what, (not misversioned(released, versions, "0.2")) == stays)
-    print(f"abi: {2 * len(PLANTED) + 8 - failed} of {2 * len(PLANTED) + 8} planted changes judged right")
+    print(f"abi: {3 * len(PLANTED) + 8 - failed} of {3 * len(PLANTED) + 8} planted changes judged right")
     return 1 if failed else 0
 
 
@@ -437,7 +474,7 @@ def main() -> int:
     if words == ["--header"]:
         return write_header()
     if words == ["--assertions"]:
-        print(assertions(KEPT.read_text(encoding="utf-8")), end="")
+        print(assertions(KEPT.read_text(encoding="utf-8"), public_headers()), end="")
         return 0
     write = words[:1] == ["--write"]
     if len(words) != 1 + write:
