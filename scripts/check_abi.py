@@ -111,8 +111,8 @@ class Reader:
 
 
 def described(headers: list[Path]) -> dict[str, Item]:
-    """What the headers declare. Copies of them are read in which `const void` is of a struct, since abidw leaves
-    that const out."""
+    """What the headers declare. Copies of them are read in which `const void` is of a struct, since abidw
+    leaves that const out."""
     texts = {h.name: h.read_text(encoding="utf-8") for h in headers}
     names = sorted({n for text in texts.values() for n in FUNCTION.findall(text)})
     source = f"typedef struct {UNKNOWN} {UNKNOWN};\n"
@@ -335,8 +335,8 @@ def pointer_to(type_: str) -> str:
 
 
 def assertions(kept: str, headers: list[Path]) -> str:
-    """Of abi.txt, which was read on one system, for compilers of others: types and numbers, and where pointers
-    have 64 bits as there sizes and offsets."""
+    """Of abi.txt, which was read on one system, for compilers of others: types and numbers, and where
+    pointers have 64 bits as there sizes and offsets."""
     lines = [f'#include "{header.name}"' for header in headers] + [
         "#include <stddef.h>",
         "#include <stdint.h>",
