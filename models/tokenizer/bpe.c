@@ -103,11 +103,11 @@ ota_status ota_bpe_build(ota_tokenizer *tokenizer, const ota_token_merge_list *l
                          ota_error *error) {
     ota_bpe *bpe = &tokenizer->bpe;
     const ota_vocabulary *vocabulary = &tokenizer->vocabulary;
-    uint64_t slots = 16;
-    while (slots < 2 * (uint64_t)list->count) slots *= 2;
+    size_t slots = 16;
+    while (slots < 2 * list->count) slots *= 2;
     bpe->mask = slots - 1;
     bpe->merge_count = (uint32_t)list->count;
-    bpe->merges = malloc(slots * sizeof *bpe->merges);
+    bpe->merges = calloc(slots, sizeof *bpe->merges);
     ota_status status = bpe->merges == NULL ? ota_token_no_memory(error) : OTA_OK;
     if (status == OTA_OK && !bpe->characters)
         status = ota_bpe_raw(&bpe->raw, vocabulary, ota_token_unspell, tokenizer->ending, error);

@@ -205,8 +205,8 @@ static ota_status encode_all(ota_token_encoder *encoder, ota_text text, unsigned
 }
 
 static bool prepare(ota_token_encoder *encoder, int64_t text_size) {
-    uint64_t slots = CACHE_LEAST;
-    while (slots < CACHE_MOST && slots < (uint64_t)text_size / 8) slots *= 2;
+    size_t slots = CACHE_LEAST;
+    while (slots < CACHE_MOST && slots < (size_t)text_size / 8) slots *= 2;
     encoder->cache = calloc(slots, sizeof *encoder->cache);
     encoder->cache_mask = slots - 1;
     return encoder->cache != NULL && ota_matching_start(&encoder->matching, (size_t)text_size);

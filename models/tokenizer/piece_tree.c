@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-static bool make_edges(ota_piece_tree *tree, uint64_t slots) {
-    tree->edges = malloc(slots * sizeof *tree->edges);
+static bool make_edges(ota_piece_tree *tree, size_t slots) {
+    tree->edges = calloc(slots, sizeof *tree->edges);
     if (tree->edges == NULL) return false;
     memset(tree->edges, 0xFF, slots * sizeof *tree->edges);
     tree->mask = slots - 1;
@@ -19,7 +19,7 @@ bool ota_piece_tree_start(ota_piece_tree *tree) {
 
 static bool grow_edges(ota_piece_tree *tree) {
     const ota_piece_tree old = *tree;
-    if (!make_edges(tree, 2 * (old.mask + 1))) {
+    if (!make_edges(tree, 2 * (size_t)(old.mask + 1))) {
         tree->edges = old.edges;
         return false;
     }

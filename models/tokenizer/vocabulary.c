@@ -57,9 +57,9 @@ static ota_status order_by_id(const ota_token_list *list, int32_t *places, ota_e
 }
 
 static bool make_slots(ota_vocabulary *vocabulary) {
-    uint64_t slots = 16;
-    while (slots < 2 * (uint64_t)vocabulary->count) slots *= 2;
-    vocabulary->slots = malloc(slots * sizeof *vocabulary->slots);
+    size_t slots = 16;
+    while (slots < 2 * (size_t)vocabulary->count) slots *= 2;
+    vocabulary->slots = calloc(slots, sizeof *vocabulary->slots);
     if (vocabulary->slots == NULL) return false;
     memset(vocabulary->slots, 0xFF, slots * sizeof *vocabulary->slots);
     vocabulary->mask = slots - 1;
