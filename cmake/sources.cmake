@@ -661,6 +661,7 @@ set(OTATTN_TEST_SOURCES
     tests/program/test_flags.c
     tests/program/test_float_modes.c
     tests/program/test_outputs.c
+    tests/program/test_progress.c
     tests/program/test_ranks.c
     tests/program/test_report.c
     tests/program/test_run_report.c

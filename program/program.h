@@ -186,7 +186,7 @@ typedef struct cli_progress {
     int64_t first_round, first_ns;
 } cli_progress;
 
-/* On a terminal a line after one second, written over five times a second; elsewhere lines of a log after two seconds,
+/* On a terminal a line after one second, written over five times a second; elsewhere lines of a log after one second,
  * and ever more rarely, down to one a minute, but for --json. Nothing by ranks after the first. */
 void cli_progress_begin(cli_progress *progress, const cli_context *context, const char *label);
 /* `unit`: what is counted, "heads", "rows". */
@@ -328,6 +328,8 @@ int cli_solve(cli_context *context, cli_problem *problem, unsigned wanted, ota_t
  * plan can use, and their sums cancel. */
 bool cli_potentials_tell(const ota_problem *problem);
 void cli_solution_free(cli_solution *solution);
+/* What rows and columns of the problem are solved to. */
+double cli_tolerance(const cli_problem *problem);
 /* The status's sentence as the context's error, with the certificate in context->failure; returns the
  * exit code, 0 for statuses that succeed. */
 int cli_solution_verdict(cli_context *context, const cli_problem *problem,

@@ -67,16 +67,17 @@ static void end_line(const cli_progress *progress) {
     (void)fflush(stderr);
 }
 
+/* Whole seconds or minutes, rounded up before they are taken apart: no minute has 60 seconds. */
 static void format_time(double seconds, char *text, size_t size) {
+    const double whole = ceil(seconds), minutes = ceil(seconds / 60.0);
     if (!(seconds < 360000.0))
         (void)snprintf(text, size, "?");
-    else if (seconds < 60.0)
-        (void)snprintf(text, size, "%.0f s", ceil(seconds));
-    else if (seconds < 3600.0)
-        (void)snprintf(text, size, "%.0f min %02.0f s", floor(seconds / 60.0), fmod(seconds, 60.0));
+    else if (whole < 60.0)
+        (void)snprintf(text, size, "%.0f s", whole);
+    else if (whole < 3600.0)
+        (void)snprintf(text, size, "%.0f min %02.0f s", floor(whole / 60.0), fmod(whole, 60.0));
     else
-        (void)snprintf(text, size, "%.0f h %02.0f min", floor(seconds / 3600.0),
-                       fmod(seconds, 3600.0) / 60.0);
+        (void)snprintf(text, size, "%.0f h %02.0f min", floor(minutes / 60.0), fmod(minutes, 60.0));
 }
 
 void cli_progress_update(cli_progress *progress, double done, double total, const char *unit) {

@@ -210,6 +210,7 @@ static int write_entry(run *r, const run_table_of *table, int64_t entry, double 
     const double token = commonest(values, table->windows, &share);
     if (isfinite(token)) run_spell(r, (int64_t)token, text, sizeof text);
     csv_word(csv, text);
+    csv_number(csv, share);
     csv_number(csv, (double)table->windows);
     csv_line(csv);
     return 0;
@@ -226,7 +227,7 @@ static int write_massive(run *r) {
     if (code == 0) code = run_table_load(r, 0, 0, COLUMN_MASSIVE, &table);
     if (code == 0)
         (void)fputs("state,rank,size,size_low,size_high,ratio,ratio_low,ratio_high,dimension,"
-                    "dimension_share,position,position_share,token,n\n",
+                    "dimension_share,position,position_share,token,token_share,n\n",
                     csv.stream);
     for (int64_t k = 0; code == 0 && k < table.parts / MASSIVE_NUMBERS; k++)
         code = write_entry(r, &table, k, values, ids, &csv);

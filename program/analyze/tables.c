@@ -69,10 +69,14 @@ static int write_ranges(run *r, int probe, const run_table_of *table, cli_text *
     ota_status status = OTA_OK;
     if (means == NULL)
         return cli_fail(&r->context->error, CLI_EXIT_LIMIT, "there is no memory left");
-    for (int k = 0; ota_depth_range(k, table->parts, &first, &last) != 0; k++) {
+    /* Ranges are the model's: of layers that were not all measured they lose some, or all. */
+    const int64_t from = r->settings.first;
+    for (int k = 0; ota_depth_range(k, r->settings.last, &first, &last) != 0; k++) {
         ota_figure figure;
         char text[64];
-        mean_range(table, first - 1, last, means);
+        if (last <= from) continue;
+        first = ota_int_max(first, from + 1);
+        mean_range(table, first - 1 - from, last - from, means);
         status = ota_figure_of(means, table->windows, 1, 0, r->settings.seed, &figure,
                                &r->context->analysis, &error);
         if (status < 0) break;

@@ -116,7 +116,7 @@ int run_choose_windows(cli_context *context, run_text *text, const run_settings 
     const int64_t count = ota_int_min(settings->windows, places);
     if (content < 2)
         return cli_refuse_flag(context, "text", "give at least two",
-                               "one token makes no transition to look at");
+                               "the text has one token, and a window takes two");
     int64_t *slots = malloc((size_t)places * sizeof *slots);
     text->windows = malloc((size_t)count * sizeof *text->windows);
     if (slots == NULL || text->windows == NULL) {

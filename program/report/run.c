@@ -71,15 +71,30 @@ void cli_run_title(const run_page *page, int run, const char *title, char text[R
                    two ? cli_run_name(page, run) : "");
 }
 
-void cli_run_leave_out(run_page *page, const char *title, double value) {
+#define CONSTANT "constant"
+
+static const char *constant_text(const json_t *one, const char *member) {
+    return json_string_value(json_object_get(one, member));
+}
+
+void cli_run_leave_out(run_page *page, const char *title, const char *file, double value) {
     char text[LABEL * 2];
     (void)snprintf(text, sizeof text, "%s (%.4g)", title, value);
     size_t index;
     const json_t *one;
     json_array_foreach(page->constant, index, one) {
-        if (strcmp(json_string_value(one), text) == 0) return;
+        if (strcmp(constant_text(one, "text"), text) == 0) return;
     }
-    (void)json_array_append_new(page->constant, json_string(text));
+    (void)json_array_append_new(page->constant, json_pack("{s:s, s:s}", "text", text, "id", file));
+}
+
+const char *cli_run_place(const run_page *page, const char *file) {
+    size_t index;
+    const json_t *one;
+    json_array_foreach(page->constant, index, one) {
+        if (file != NULL && strcmp(constant_text(one, "id"), file) == 0) return CONSTANT;
+    }
+    return file;
 }
 
 static void say_constant(run_page *page) {
@@ -90,12 +105,29 @@ static void say_constant(run_page *page) {
     page->code = cli_text_begin(&list, page->error);
     if (page->code != 0) return;
     json_array_foreach(page->constant, index, one) {
-        (void)fprintf(list.stream, "%s%s", index == 0 ? "" : ", ", json_string_value(one));
+        (void)fprintf(list.stream, "%s%s", index == 0 ? "" : ", ", constant_text(one, "text"));
     }
+    (void)fputc('.', list.stream);
     page->code = cli_text_end(&list, 0, page->error);
-    if (page->code == 0)
-        cli_run_say(page, "Not drawn, being the same number everywhere: %s.", list.text);
+    if (page->code == 0) {
+        cli_report_fold_begin(page->report, "What is not drawn",
+                              "Measures that are one number everywhere, with that number.",
+                              CONSTANT);
+        cli_report_text(page->report, list.text);
+        cli_report_fold_end(page->report);
+    }
     free(list.text);
+}
+
+bool cli_run_part_of(const run_folder *run, run_part *part) {
+    const json_t *states = json_object_get(run->metrics, "layers");
+    const json_t *all = json_object_get(json_object_get(run->manifest, "model"), "layers");
+    const size_t count = json_array_size(states);
+    if (count < 2 || !json_is_integer(all)) return false;
+    *part = (run_part){cli_run_layer("layers", json_array_get(states, 0), 0) + 1,
+                       cli_run_layer("layers", json_array_get(states, count - 1), count - 1),
+                       (int)json_integer_value(all)};
+    return part->first > 0 || part->last + 1 < part->layers;
 }
 
 void cli_run_write(run_page *page, const char *part, const char *name, const char *ending,

@@ -16,22 +16,19 @@ enum { SENTENCES = 40, SHOWN = 8, NAME = 40 };
 static const struct sentence {
     const char *words, *link, *figure;
 } sentences[] = {
-    {"{sink_layers} of {layers} layers have a sink, a head whose first key receives more than 0.3 "
-     "of "
-     "the mass in most windows: {sink_heads} of {heads} heads do, most of all layer {sink_layer}, "
-     "head "
-     "{sink_head} with {sink_mass} of the mass.",
+    {"{sink_layers} a sink, a head whose first key receives more than 0.3 of the mass in most "
+     "windows: {sink_heads}, most of all layer {sink_layer}, head {sink_head} with {sink_mass} of "
+     "the mass.",
      "mass on the first key", "first_key_mass"},
     {"No head has a sink (more than 0.3 of the mass on the first key in most windows){no_sink}; "
      "the largest "
      "share is "
      "{sink_mass}, in layer {sink_layer}, head {sink_head}.",
      "mass on the first key", "first_key_mass"},
-    {"{named} of {heads} heads have a name by what they do: {named_list}.", "what heads do",
-     "heads_named"},
-    {"The strongest induction head is layer {induction_layer}, head {induction_head}: {induction} "
-     "of its weight goes "
-     "to tokens behind an earlier copy of the query's, {induction_chance} by chance.",
+    {"{named} a name by what they do: {named_list}.", "what heads do", "heads_named"},
+    {"The strongest induction head is layer {induction_layer}, head {induction_head}: where the "
+     "query's token has another copy, {induction} of the weight goes to what follows it, "
+     "{induction_chance} by chance.",
      "induction", "induction"},
     {"From layer {settled_layer} on the likeliest token is that of the last layer at half of the "
      "positions or more: {settled_share} there, {unsettled_share} a layer before.",
@@ -52,12 +49,11 @@ static const struct sentence {
      "{last_state} "
      "(effective rank).",
      "effective rank", "effective_rank"},
-    {"{events} of {transitions} transitions ({event_share}) are saturated, {peak_events} of them "
-     "in "
-     "layer {peak_layer}.",
+    {"{events} of {transitions} transitions ({event_share}) {event_are} saturated{event_limits}, "
+     "{peak_events} of them in layer {peak_layer}.",
      "events by layer", "saturation"},
-    {"None of {transitions} transitions is saturated{no_events}.", "saturation in figures",
-     RUN_SATURATION},
+    {"None of {transitions} transitions is saturated{event_limits}{no_events}.",
+     "saturation in figures", RUN_SATURATION},
     {"Under {method} in place of {own_method} predictions change{method_least} by a total "
      "variation of "
      "{method_tv}; perplexity goes from {own_perplexity} to {method_perplexity}.",
@@ -70,17 +66,14 @@ static const struct sentence {
      "of the median head {full_middle} times.",
      "fullest key", "receiver_max"},
     {"The largest entry of a window's states is {massive} times the median size, at "
-     "{massive_layer} in dimension "
-     "{massive_dimension} of the token {massive_token}.",
+     "{massive_layer} in dimension {massive_dimension} of the token {massive_token}.",
      "largest entry", "massive_ratio"},
     {"What alignment leaves, R, {residual_goes} from {residual_first} logits in layer "
      "{residual_first_layer} to {residual_last} in layer {residual_last_layer}.",
      "alignment", "alignment"},
     {"All {bounds} comparisons keep the Lipschitz bound; the largest uses {bound_largest} of it.",
      "bounds", "bounds"},
-    {"{bounds_broken} of {bounds_some} comparisons break the Lipschitz bound; the largest ratio is "
-     "{bound_ratio}.",
-     "bounds", "bounds"},
+    {"{bounds_some} the Lipschitz bound; the largest ratio is {bound_ratio}.", "bounds", "bounds"},
 };
 
 bool cli_run_fill(const char *words, const json_t *facts, char text[RUN_SENTENCE]) {
@@ -104,17 +97,23 @@ bool cli_run_fill(const char *words, const json_t *facts, char text[RUN_SENTENCE
 /* A run's sentences; those of the second of two stand under the first's. */
 static void say_run(run_page *page, int run, const char *heading) {
     const run_folder *folder = &page->runs[run];
-    char texts[SENTENCES][RUN_SENTENCE];
+    char texts[SENTENCES][RUN_SENTENCE], title[RUN_TITLE];
+    run_part part;
     cli_answer answers[SENTENCES];
     size_t count = 0;
     json_t *facts = json_object();
     cli_run_findings(folder, facts);
     for (size_t row = 0; row < sizeof sentences / sizeof sentences[0]; row++)
         if (cli_run_fill(sentences[row].words, facts, texts[count])) {
-            answers[count] = (cli_answer){texts[count], sentences[row].link, sentences[row].figure};
+            answers[count] = (cli_answer){texts[count], sentences[row].link,
+                                          cli_run_place(page, sentences[row].figure)};
             count++;
         }
-    cli_report_answers(page->report, heading, answers, count, page->count == 1 ? SHOWN : 0);
+    (void)snprintf(title, sizeof title, "%.100s", heading);
+    if (cli_run_part_of(folder, &part))
+        (void)snprintf(title, sizeof title, "%.100s of layers %d to %d alone", heading, part.first,
+                       part.last);
+    cli_report_answers(page->report, title, answers, count, page->count == 1 ? SHOWN : 0);
     json_decref(facts);
 }
 

@@ -58,7 +58,7 @@ const run_measure cli_run_measures[] = {
     {"What the probe reads", "entropy", "depth_zero", "layers", "entropy", NULL, true, false,
      "Entropy of p", "nats", "0: one token has all probability."},
     {NULL, "max_probability", "depth_zero", "layers", "max_probability", NULL, true, false,
-     "Largest probability", "probability", "Of the likeliest next token."},
+     "Largest probability", "probability", "Of the likeliest token."},
     {NULL, "agreement_with_final", "depth_share", "layers", "agreement_with_final", NULL, true,
      true, "Agreement with the last state", "share of positions",
      "Positions whose likeliest token is already the last state's."},
@@ -92,15 +92,13 @@ const run_measure cli_run_measures[] = {
      "Correlation of z and z'", "Pearson's r", "Over the vocabulary."},
     {NULL, "effective_temperature", "depth_zero", "transitions", "effective_temperature", NULL,
      true, false, "Effective temperature 1 / sd(z)", "1 / logits",
-     "Of the state that the transition leaves."},
+     "Of the state before the layer, whose logits are z."},
     {"Bounds and their tightness", "bounds", "bounds", "transitions", "bound_ratio",
      "bound_ratio_sharp", false, false, "Share of the bound that is used",
      "share of the bound (log scale)",
      "1, the dotted line, would be all of it; above it the bound would be broken."},
     {"Alignment", "alignment", "power_law", "transitions", "alignment", NULL, true, true,
-     "Alignment residual R", "R, logits (log scale)",
-     "The dashed line is the power law that fits best (least squares of the logarithms of the "
-     "means)."},
+     "Alignment residual R", "R, logits (log scale)", "What is left of the change of logits."},
     {NULL, "alignment_per_sqrt_vocabulary", "depth_zero", "transitions",
      "alignment_per_sqrt_vocabulary", NULL, true, false, "R over the root of the vocabulary",
      "logits / root of the vocabulary", "The unit of the paper's tables 1 and 3."},
@@ -133,7 +131,10 @@ static bool has_numbers(const series *line) {
 
 static const char *probe_name(const run_page *page, bool raw) {
     const char *probe = json_string_value(json_object_get(page->runs[0].metrics, "probe"));
+    const json_t *model = json_object_get(page->runs[0].manifest, "model");
+    const char *head = json_string_value(json_object_get(model, "head"));
     if (raw) return "raw probe";
+    if (head != NULL && strcmp(head, "none") == 0) return "probe by the embeddings";
     return probe != NULL && strcmp(probe, "raw") == 0 ? "raw probe" : "final-norm probe";
 }
 
@@ -231,6 +232,7 @@ static void describe_line(const run_measure *of, const series *line, char words[
     double means[4];
     for (size_t index = 0; index < count; index++) {
         const double mean = cli_run_number(figure_at(line, index), "mean");
+        if (!isfinite(mean)) continue;
         if (!(mean <= cli_run_number(figure_at(line, most), "mean"))) most = index;
         if (!(mean >= cli_run_number(figure_at(line, least), "mean"))) least = index;
     }
@@ -246,11 +248,14 @@ static void describe_line(const run_measure *of, const series *line, char words[
         if (ends[end] > 0 && ends[end] + 1 < count && isfinite(means[end]))
             used += snprintf(words + used, WORDS - (size_t)used, "; %s %s at %s", names[end - 2],
                              values[end], layers[end]);
-    if (strcmp(of->figure, "power_law") == 0)
-        used +=
-            snprintf(words + used, WORDS - (size_t)used,
-                     "; it goes like the number of layers passed, 1 at layer 0, to the power %.3f",
-                     exponent_of(of, line));
+    const double exponent =
+        strcmp(of->figure, "power_law") == 0 ? exponent_of(of, line) : (double)NAN;
+    if (isfinite(exponent))
+        used += snprintf(words + used, WORDS - (size_t)used,
+                         "; the dashed line, the power law that fits the means best (least squares "
+                         "of logarithms), goes like the number of layers passed, 1 at layer 0, to "
+                         "the power %.3f",
+                         exponent);
     (void)snprintf(words + used, WORDS - (size_t)used, ".");
 }
 
@@ -329,7 +334,7 @@ static void add_figures(run_page *page, const char *section) {
         const int count = find_series(page, of, lines);
         if (count == 0) continue;
         if (is_constant(lines, count, &value))
-            cli_run_leave_out(page, of->title, value);
+            cli_run_leave_out(page, of->title, of->file, value);
         else
             add_measure(page, of, lines, count);
     }
@@ -340,7 +345,8 @@ void cli_run_depth(run_page *page) {
         cli_run_begin(page,
                       (run_section){"Layer by layer",
                                     "Lines are medians, or means where they are shares; bands "
-                                    "hold 90 % of the positions, of shares the 95 % interval.",
+                                    "hold 90 % of the positions (of the windows where a window "
+                                    "is one number), of shares the 95 % interval.",
                                     3});
         add_figures(page, NULL);
         cli_run_end(page);

@@ -114,8 +114,8 @@ void cli_run_saturation(run_page *page) {
             page, "saturation",
             (cli_figure){"saturation", "Saturation events by layer",
                          json_pack("{s:O}", "events", layers),
-                         "The layer at which a position becomes saturated: one token has "
-                         "nearly all probability, and the distribution hardly moves.",
+                         "Transitions of a position in which one token has nearly all "
+                         "probability before and after, and the distribution hardly moves.",
                          words, cli_cells_table(cells, "Events by layer."), NULL, "saturation"});
     json_decref(layers);
     cli_cells_free(cells);
@@ -230,9 +230,10 @@ static void add_grid(run_page *page, int run, const cli_array *values, size_t fi
 static void add_lens(run_page *page, int run) {
     add_grid(page, run, &page->runs[run].example.max_probability, 0,
              (run_grid){.file = "lens",
-                        .title = "What would be said next, layer by layer",
-                        .caption = "The likeliest next token by the probe, for the first tokens of "
-                                   "the first window; the colour is its probability.",
+                        .title = "What the probe would say, layer by layer",
+                        .caption = "The likeliest token by the probe, of a causal model the next "
+                                   "one, for the first tokens of the first window; the colour is "
+                                   "its probability.",
                         .axis = "probability",
                         .row_axis = "after layer"});
 }
@@ -243,7 +244,7 @@ static void add_moves(run_page *page, int run) {
                         .title = "Total variation by layer and token",
                         .caption =
                             "How far the distribution at this token moved in this layer; the "
-                            "text is the likeliest next token after it.",
+                            "text is the likeliest token after it.",
                         .axis = "total variation",
                         .row_axis = "layer"});
 }

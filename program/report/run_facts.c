@@ -34,13 +34,20 @@ static void put(char text[TEXT], const char *format, ...) {
     va_end(list);
 }
 
-/* ", 192 wide" of {"192", ", %s wide"}; nothing where the folder has no such number. */
-static void put_count(char text[TEXT], const json_t *number, const char *before,
-                      const char *after) {
+/* ", 4 layers" or ", 1 layer"; nothing where the folder has no such number. */
+static void put_counted(char text[TEXT], const json_t *number, const char *before, const char *one,
+                        const char *many) {
+    char word[RUN_WORD];
+    if (!json_is_number(number)) return;
+    cli_run_counted(json_number_value(number), one, many, word);
+    put(text, "%s%s", before, word);
+}
+
+static void put_count(char text[TEXT], const json_t *number, const char *before) {
     char word[RUN_WORD];
     if (!json_is_number(number)) return;
     cli_run_count(json_number_value(number), word);
-    put(text, "%s%s%s", before, word, after);
+    put(text, "%s%s", before, word);
 }
 
 /* The text of one more fact, "" as yet. */
@@ -61,11 +68,11 @@ static void add_model(const run_page *page, int run, top *to) {
     put(text, "%s", label_of(json_object_get(page->runs[run].metrics, "model"), label));
     const char *family = label_of(manifest(page, run, "model", "architecture"), label);
     if (*family != '\0') put(text, " (%s)", family);
-    put_count(text, manifest(page, run, "model", "layers"), ": ", " layers");
-    put_count(text, manifest(page, run, "model", "heads"), " \xc3\x97 ", " heads");
-    put_count(text, manifest(page, run, "model", "width"), ", ", " wide");
-    put_count(text, manifest(page, run, "model", "parameters"), ", ", " parameters");
-    put_count(text, manifest(page, run, "model", "vocabulary"), ", ", " words");
+    put_counted(text, manifest(page, run, "model", "layers"), ": ", "layer", "layers");
+    put_counted(text, manifest(page, run, "model", "heads"), " \xc3\x97 ", "head", "heads");
+    put_counted(text, manifest(page, run, "model", "width"), ", ", "wide", "wide");
+    put_counted(text, manifest(page, run, "model", "parameters"), ", ", "parameter", "parameters");
+    put_counted(text, manifest(page, run, "model", "vocabulary"), ", ", "word", "words");
 }
 
 static void add_text(const run_page *page, int run, top *to) {
@@ -74,11 +81,10 @@ static void add_text(const run_page *page, int run, top *to) {
     char *text = add(page, run, to, "Text");
     const char *name = label_of(manifest(page, run, "text", "name"), label);
     if (*name != '\0') put(text, "%s: ", name);
-    put_count(text, json_object_get(metrics, "tokens"), "", " tokens in ");
-    const json_t *windows = json_object_get(metrics, "windows");
-    put_count(text, windows, "", json_integer_value(windows) == 1 ? " window" : " windows");
-    put_count(text, manifest(page, run, "settings", "window_tokens"), " of ", "");
-    put_count(text, manifest(page, run, "text", "tokens"), ", out of ", "");
+    put_counted(text, json_object_get(metrics, "tokens"), "", "token", "tokens");
+    put_counted(text, json_object_get(metrics, "windows"), " in ", "window", "windows");
+    put_count(text, manifest(page, run, "settings", "window_tokens"), " of ");
+    put_count(text, manifest(page, run, "text", "tokens"), ", out of ");
     const double perplexity = cli_run_number(metrics, "perplexity");
     const json_t *nll = json_object_get(metrics, "nll_per_token");
     if (!isfinite(perplexity)) return;
@@ -89,11 +95,19 @@ static void add_text(const run_page *page, int run, top *to) {
     put(text, "; perplexity %s a token", word);
 }
 
-/* In the order told; what was not asked for is no setting. */
+/* A checkpoint without a head is probed with its embeddings; of a head, `final_norm` is all of it. */
+static const char *probe_words(const run_page *page, int run, const char *probe) {
+    const char *head = json_string_value(manifest(page, run, "model", "head"));
+    if (head != NULL && strcmp(head, "none") == 0)
+        return "the table of embeddings, for the checkpoint has no head";
+    return strcmp(probe, "raw") == 0 ? "the head's last product alone" : "the model's whole head";
+}
+
+/* In the order told; what was not asked for is no setting, and windows stand with the text. */
 static void add_settings(const run_page *page, int run, top *to) {
-    static const char *const told[] = {"method", "temperature", "window",  "sink",
-                                       "sample", "seed",        "layers",  "store",
-                                       "rounds", "tolerance",   "windows", "saturation"};
+    static const char *const told[] = {"method", "temperature", "window", "sink",     "sample",
+                                       "seed",   "store",       "rounds", "tolerance"};
+    run_part part;
     const json_t *settings = json_object_get(page->runs[run].manifest, "settings");
     char *text = add(page, run, to, "Settings"), label[NAME];
     const json_t *method = json_object_get(settings, "method");
@@ -108,10 +122,11 @@ static void add_settings(const run_page *page, int run, top *to) {
         put(text, "%s%s %s", *text == '\0' ? "" : ", ", told[index], label_of(shown, label));
         json_decref(shown);
     }
+    if (cli_run_part_of(&page->runs[run], &part))
+        put(text, "%slayers %d to %d of %d", *text == '\0' ? "" : ", ", part.first, part.last,
+            part.layers);
     const char *probe = label_of(json_object_get(page->runs[run].metrics, "probe"), label);
-    if (*probe != '\0')
-        put(text, "; probe: %s",
-            strcmp(probe, "raw") == 0 ? "the head's product alone" : "final norm and head");
+    if (*probe != '\0') put(text, "; probe: %s", probe_words(page, run, probe));
 }
 
 void cli_run_facts(run_page *page) {
@@ -125,10 +140,11 @@ void cli_run_facts(run_page *page) {
     char *text = facts.texts[facts.count];
     text[0] = '\0';
     put(text,
-        "layers and heads are counted from 0, as in every command and table; what is measured "
-        "between two states stands at the layer between them, a state at the layer it leaves, "
-        "the model's input at emb. Brackets are 95 %% intervals of means over windows; one window "
-        "has none.");
+        "layers and heads are counted from 0, as in every command and table but Table 1; what is "
+        "measured between two states stands at the layer between them, a state at the layer it "
+        "leaves, the model's input at emb (-1 among numbers). Brackets are 95 %% intervals of "
+        "means over windows; one "
+        "window has none.");
     (void)snprintf(facts.names[facts.count++], NAME, "Reading");
     for (size_t fact = 0; fact < facts.count; fact++)
         shown[fact] = (cli_fact){facts.names[fact], facts.texts[fact]};

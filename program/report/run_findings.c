@@ -130,12 +130,14 @@ static void find_drift(const json_t *metrics, json_t *facts) {
 }
 
 /* The layer from which on at least half of the positions agree with the last state. */
-static void find_agreement(const json_t *metrics, json_t *facts) {
-    const depth of = depth_of(metrics, "layers", "agreement_with_final");
+static void find_agreement(const run_folder *run, json_t *facts) {
+    const depth of = depth_of(run->metrics, "layers", "agreement_with_final");
+    run_part part;
+    const bool ends = !cli_run_part_of(run, &part) || part.last + 1 == part.layers;
     size_t from = of.count;
     while (from > 0 && mean_at(&of, from - 1) >= 0.5) from--;
     if (from == 0 || from == of.count) return;
-    if (from + 1 == of.count) {
+    if (from + 1 == of.count && ends) {
         tell_share(facts, "late_share", entry(&of, from - 1));
         return;
     }
@@ -156,6 +158,7 @@ static void tell_trend(json_t *facts, const char *name, const json_t *first, con
     const double from = cli_run_number(first, "mean"), to = cli_run_number(last, "mean");
     const double ends[] = {cli_run_interval(first, 0), cli_run_interval(first, 1),
                            cli_run_interval(last, 0), cli_run_interval(last, 1)};
+    const bool same = !(from < to) && !(from > to);
     bool known = true;
     for (size_t end = 0; end < sizeof ends / sizeof ends[0]; end++)
         known = known && isfinite(ends[end]);
@@ -164,10 +167,10 @@ static void tell_trend(json_t *facts, const char *name, const json_t *first, con
     char word[LIST];
     if (!isfinite(from) || !isfinite(to)) return;
     (void)snprintf(word, sizeof word, "%s%s",
-                   up      ? words->up
-                   : down  ? words->down
-                   : known ? words->within
-                           : words->same,
+                   up     ? words->up
+                   : down ? words->down
+                   : same ? words->same
+                          : words->within,
                    known ? "" : " (by values without an interval)");
     tell(facts, name, word);
 }
@@ -184,9 +187,9 @@ static void find_space(const json_t *metrics, json_t *facts) {
     tell(facts, "last_state", word);
     tell_mean(facts, "cosine_first", first);
     tell_mean(facts, "cosine_last", last);
-    static const trend words = {"become more alike with depth", "become less alike with depth",
-                                "stay as alike with depth",
-                                "become neither clearly more nor clearly less alike with depth"};
+    static const trend words = {"end more alike than they begin", "end less alike than they begin",
+                                "end as alike as they begin",
+                                "end neither clearly more nor clearly less alike than they begin"};
     tell_trend(facts, "alike", first, last, &words);
     tell_mean(facts, "rank_first", entry(&rank, 0));
     tell_mean(facts, "rank_last", entry(&rank, rank.count - 1));
@@ -202,6 +205,18 @@ static void find_residual(const json_t *metrics, json_t *facts) {
     tell_layer(facts, "residual_last_layer", &of, of.count - 1);
     static const trend words = {"rises", "falls", "stays", "goes, within overlapping intervals,"};
     tell_trend(facts, "residual_goes", first, last, &words);
+}
+
+/* "3 of 12 layers have", "1 of 12 layers has", "1 of 1 layer has": the noun goes with `all`, the verb with `some`. */
+static void tell_share_of(json_t *facts, const char *name, size_t some, size_t all,
+                          const char *const words[2]) {
+    char counts[2][RUN_WORD], text[3 * RUN_WORD];
+    const char *noun = words[all != 1], *verb = strchr(words[some != 1], ' ');
+    cli_run_count((double)some, counts[0]);
+    cli_run_count((double)all, counts[1]);
+    (void)snprintf(text, sizeof text, "%s of %s %.*s%s", counts[0], counts[1],
+                   (int)strcspn(noun, " "), noun, verb);
+    tell(facts, name, text);
 }
 
 /* ---- over heads ---- */
@@ -256,13 +271,13 @@ static void find_sinks(heads *of, json_t *facts) {
         sink_heads += here;
     }
     if (sink_heads > 0) {
-        tell_count(facts, "sink_layers", (double)sink_layers);
-        tell_count(facts, "sink_heads", (double)sink_heads);
+        tell_share_of(facts, "sink_layers", sink_layers, json_array_size(of->attention),
+                      (const char *const[]){"layer has", "layers have"});
+        tell_share_of(facts, "sink_heads", sink_heads, total,
+                      (const char *const[]){"head does", "heads do"});
     } else {
         tell(facts, "no_sink", "");
     }
-    tell_count(facts, "layers", (double)json_array_size(of->attention));
-    tell_count(facts, "heads", (double)total);
     gather(of, "first_key_mass");
     if (of->count == 0) return;
     tell_share(facts, "sink_mass", head_figure(of, "first_key_mass"));
@@ -281,7 +296,7 @@ static void find_fullest(heads *of, json_t *facts) {
 
 /* The heads that have a name, counted by name in order of appearance: "5 positional, 1 local". */
 static void find_names(const heads *of, json_t *facts) {
-    size_t layer, head, named = 0, kinds = 0, counts[KINDS] = {0};
+    size_t layer, head, named = 0, total = 0, kinds = 0, counts[KINDS] = {0};
     char names[KINDS][NAME], list[LIST] = "";
     const json_t *row, *one;
     json_array_foreach(of->attention, layer, row) {
@@ -289,6 +304,7 @@ static void find_names(const heads *of, json_t *facts) {
             const json_t *name = json_object_get(one, "name");
             char label[NAME];
             size_t kind = 0;
+            total++;
             if (!json_is_string(name)) continue;
             cli_run_phrase(name, label, sizeof label);
             while (kind < kinds && strcmp(names[kind], label) != 0) kind++;
@@ -304,7 +320,7 @@ static void find_names(const heads *of, json_t *facts) {
                        counts[kind], names[kind]);
     }
     if (named == 0) return;
-    tell_count(facts, "named", (double)named);
+    tell_share_of(facts, "named", named, total, (const char *const[]){"head has", "heads have"});
     tell(facts, "named_list", list);
 }
 
@@ -357,8 +373,18 @@ static void find_events(const json_t *metrics, json_t *facts) {
         if (isfinite(cli_run_number(entry(&tv, index), "n")))
             total += cli_run_number(entry(&tv, index), "n");
     if (!isfinite(count) || !(total > 0)) return;
-    char word[RUN_WORD];
+    char word[RUN_WORD], limits[LIST];
+    const json_t *thresholds = json_object_get(events, "thresholds");
+    const double probability = json_number_value(json_array_get(thresholds, 0));
+    const double distance = json_number_value(json_array_get(thresholds, 1));
     tell_count(facts, "transitions", total);
+    (void)snprintf(limits, sizeof limits,
+                   probability > 0
+                       ? " (largest probability above %.6g before and after, total variation below "
+                         "%.3g)"
+                       : "",
+                   probability, distance);
+    tell(facts, "event_limits", limits);
     if (!(count > 0)) {
         tell(facts, "no_events", "");
         return;
@@ -366,6 +392,7 @@ static void find_events(const json_t *metrics, json_t *facts) {
     cli_run_share(count / total, word);
     tell_count(facts, "events", count);
     tell(facts, "event_share", word);
+    tell(facts, "event_are", count > 1 ? "are" : "is");
     json_array_foreach(by_layer, index, number) {
         if (json_number_value(number) <= most) continue;
         most = json_number_value(number);
@@ -384,8 +411,8 @@ static void find_bounds(const json_t *metrics, json_t *facts) {
     char word[RUN_WORD];
     if (!(checked > 0) || !isfinite(largest)) return;
     if (broken > 0) {
-        tell_count(facts, "bounds_some", checked);
-        tell_count(facts, "bounds_broken", broken);
+        tell_share_of(facts, "bounds_some", (size_t)broken, (size_t)checked,
+                      (const char *const[]){"comparison breaks", "comparisons break"});
         cli_run_value(largest, word);
         tell(facts, "bound_ratio", word);
     } else {
@@ -445,8 +472,19 @@ static void find_methods(const run_folder *run, json_t *facts) {
         char label[NAME];
         const char *cell = table->cells[(index == 0 ? 0 : best) * table->column_count + column];
         cli_run_label(cell == NULL ? "" : cell, label, sizeof label);
-        tell(facts, names[index], label);
+        /* What the run's own flags make of every layer has no shorter name. */
+        tell(facts, names[index],
+             strcmp(label, "--method") == 0 ? "the run's own attention" : label);
     }
+}
+
+/* What most windows have, with their share where some have something else. */
+static void tell_common(json_t *facts, const char *name, const char *what, double share) {
+    char text[LIST], word[RUN_WORD] = "";
+    if (share < 1) cli_run_share(share, word);
+    (void)snprintf(text, sizeof text, "%.100s%s%s%s", what, share < 1 ? " (in " : "", word,
+                   share < 1 ? " of the windows)" : "");
+    tell(facts, name, text);
 }
 
 /* The state with the largest entry, in units of the median one, and where that entry is. */
@@ -463,22 +501,23 @@ static void find_massive(const run_folder *run, json_t *facts) {
         const bool here = cell_number(table, row, "state") == json_number_value(state) &&
                           cell_number(table, row, "rank") == 1;
         if (!here || !isfinite(dimension) || token == NULL) continue;
-        cli_run_label(token, label, sizeof label);
         cli_run_layer_name(layer_at(&of, most), word);
         tell_mean(facts, "massive", entry(&of, most));
         tell(facts, "massive_layer", word);
-        tell_count(facts, "massive_dimension", dimension);
-        tell(facts, "massive_token", label);
+        cli_run_count(dimension, word);
+        tell_common(facts, "massive_dimension", word, cell_number(table, row, "dimension_share"));
+        cli_run_label(token, label, sizeof label);
+        tell_common(facts, "massive_token", label, cell_number(table, row, "token_share"));
         return;
     }
 }
 
 void cli_run_findings(const run_folder *run, json_t *facts) {
     static void (*const looks[])(const json_t *, json_t *) = {
-        find_moves,    find_drift, find_agreement, find_space,
-        find_residual, find_heads, find_events,    find_bounds};
+        find_moves, find_drift, find_space, find_residual, find_heads, find_events, find_bounds};
     for (size_t look = 0; look < sizeof looks / sizeof looks[0]; look++)
         looks[look](run->metrics, facts);
+    find_agreement(run, facts);
     find_methods(run, facts);
     find_massive(run, facts);
 }

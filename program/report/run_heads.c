@@ -31,9 +31,9 @@ static const struct measure {
      "How many keys a query gives weight to, on average.", false},
     {"previous_token", "heads_share", "Weight on the token before", "weight (root scale)",
      "Previous token heads have much of it.", false},
-    {"duplicate_token", "heads_share", "Weight on the query's own token", "weight (root scale)",
-     "On other places of the same token.", false},
-    {"induction", "heads_share", "Weight behind an earlier copy", "weight (root scale)",
+    {"duplicate_token", "heads_share", "Weight on the same token elsewhere", "weight (root scale)",
+     "On other places of the query's token.", false},
+    {"induction", "heads_share", "Weight behind another copy", "weight (root scale)",
      "On keys that follow another place of the query's token: induction.", false},
     {"positional", "heads_share", "Share explained by the offset", "share of variance (root scale)",
      "1: weights depend on the distance alone.", false},
@@ -152,8 +152,12 @@ static void add_map(run_page *page, int run, const struct measure *of) {
                    page->count == 1 ? ""
                    : run == 2       ? "second less first"
                                     : cli_run_name(page, run));
-    (void)snprintf(caption, sizeof caption, "%s From %s to %s, most in layer %zu, head %zu.",
-                   of->caption, ends[0], ends[1], found.layer, found.head);
+    if (found.count > 1)
+        (void)snprintf(caption, sizeof caption, "%s From %s to %s, most in layer %zu, head %zu.",
+                       of->caption, ends[0], ends[1], found.layer, found.head);
+    else
+        (void)snprintf(caption, sizeof caption, "%s %s in layer %zu, head %zu.", of->caption,
+                       ends[1], found.layer, found.head);
     (void)snprintf(words, sizeof words, "Heat map by layer and head, %s. %s", title, caption);
     cli_cells *table = map_table(page, run, of->key);
     cli_run_figure(page, of->key,
@@ -225,8 +229,8 @@ static void add_names(run_page *page, int run) {
         page, "heads_named",
         (cli_figure){"heads_named", title, json_pack("{s:o}", "cells", list),
                      "A head is named where the low end of its score, of one window the "
-                     "score, is more than 0.3 of the way from chance to 1; the others are "
-                     "left pale.",
+                     "score, is more than 0.3 of the way from chance to 1; the others have no "
+                     "colour.",
                      words, cli_cells_table(table, "Heads with a name."), NULL, "heads_named"});
     cli_cells_free(table);
 }
@@ -265,9 +269,18 @@ static bool is_first(const run_page *page, size_t row) {
     return measures[row].first && (row == 0 || (page->count == 1 && !has_names(page, 0)));
 }
 
+/* Whether both runs measured layers of the same numbers, with as many heads. */
+static bool heads_correspond(const run_page *page) {
+    if (page->count < 2 || first_layer(page, 0) != first_layer(page, 1) ||
+        count_layers(page, 0) != count_layers(page, 1))
+        return false;
+    for (size_t layer = 0; layer < count_layers(page, 0); layer++)
+        if (count_heads(page, 0, layer) != count_heads(page, 1, layer)) return false;
+    return true;
+}
+
 static void add_measures(run_page *page) {
-    const bool both = page->count == 2 && count_layers(page, 0) == count_layers(page, 1) &&
-                      count_heads(page, 0, 0) == count_heads(page, 1, 0);
+    const bool both = heads_correspond(page);
     for (int run = 0; run < page->count; run++)
         if (has_names(page, run) && (page->count > 1) == page->details) add_names(page, run);
     for (size_t row = 0; row < sizeof measures / sizeof measures[0]; row++) {
@@ -275,7 +288,7 @@ static void add_measures(run_page *page) {
         double value = 0;
         if (is_first(page, row) == page->details) continue;
         if (is_constant(page, of->key, &value)) {
-            cli_run_leave_out(page, of->title, value);
+            cli_run_leave_out(page, of->title, of->key, value);
             continue;
         }
         for (int run = 0; run < page->count; run++)

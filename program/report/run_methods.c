@@ -40,16 +40,18 @@ enum { KNOWN = sizeof known / sizeof known[0] };
 
 /* What a table is drawn as. */
 typedef struct layout {
-    const char *table, *key, *figure, *dataset, *heading, *text;
+    const char *table, *key, *by, *figure, *dataset, *heading, *text;
     bool numbers; /* the key is a number: an axis, not names */
 } layout;
 
 static const layout layouts[] = {
-    {"methods", "method", "methods", "methods", "Methods side by side",
+    {"methods", "method", "method", "methods", "methods", "Methods side by side",
      "The same text through the same weights, with attention solved by other rules.", false},
-    {"temperatures", "temperature", "temperatures", "points", "Attention's temperature",
+    {"temperatures", "temperature", "temperature of attention", "temperatures", "points",
+     "Attention's temperature",
      "The same text with every attention score divided by one more factor.", true},
-    {"probe_temperatures", "temperature", "temperatures", "points", "The probe's temperature",
+    {"probe_temperatures", "temperature", "temperature of the probe", "temperatures", "points",
+     "The probe's temperature",
      "The same states read with the logits divided by one more factor; attention is as it was.",
      true},
 };
@@ -127,7 +129,7 @@ static void add_chart(run_page *page, const layout *as, const char *name) {
     for (char *at = title; *at != '\0'; at++)
         if (*at == '_') *at = ' ';
     if (row < KNOWN) (void)snprintf(title, sizeof title, "%s", known[row].title);
-    (void)snprintf(whole, sizeof whole, "%s by %s", title, as->key);
+    (void)snprintf(whole, sizeof whole, "%s by %s", title, as->by);
     json_t *rows = json_array();
     cli_cells *cells = cli_cells_new(3, (const char *[]){"run", as->key, title});
     for (int run = 0; run < page->count; run++) add_rows(page, run, as, name, rows, cells);
@@ -135,7 +137,7 @@ static void add_chart(run_page *page, const layout *as, const char *name) {
                    caption);
     (void)snprintf(file, sizeof file, "%s_%s", as->table, name);
     if (is_constant(rows, &value)) {
-        cli_run_leave_out(page, whole, value);
+        cli_run_leave_out(page, whole, file, value);
         json_decref(rows);
     } else {
         cli_run_figure(page, file,

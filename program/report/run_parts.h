@@ -63,7 +63,7 @@ typedef struct run_page {
     bool details; /* the folded part is being written */
     bool open;    /* `section` has begun */
     run_section section;
-    json_t *constant; /* texts: what is not drawn, for it is one value everywhere */
+    json_t *constant; /* {"text", "id"}: what is not drawn, for it is one value everywhere */
 } run_page;
 
 /* From here on what is said and drawn belongs to this section, which is folded among the details. One without content
@@ -75,8 +75,15 @@ void cli_run_open(run_page *page);
 /* A title, with the run's name behind it where there are two. */
 enum { RUN_TITLE = 192 };
 void cli_run_title(const run_page *page, int run, const char *title, char text[RUN_TITLE]);
-/* Notes that TITLE is left out, since it is `value` everywhere. */
-void cli_run_leave_out(run_page *page, const char *title, double value);
+/* Notes that TITLE, whose figure would have the id `file`, is left out, since it is `value` everywhere. */
+void cli_run_leave_out(run_page *page, const char *title, const char *file, double value);
+/* The id of a figure, or of where what is left out is told. */
+const char *cli_run_place(const run_page *page, const char *file);
+/* The layers that a run measured, where they are not all of its model's: ends, and how many the model has. */
+typedef struct run_part {
+    int first, last, layers;
+} run_part;
+bool cli_run_part_of(const run_folder *run, run_part *part);
 
 /* Puts the figure on the page and, with one run, writes it to figures/FILE.vl.json. Takes over
  * figure->datasets. */
@@ -103,8 +110,10 @@ double cli_run_interval(const json_t *figure, size_t end);
 
 enum { RUN_WORD = 64 };
 
-/* A whole number with its thousands apart; a number of three digits; a share of 1 in percent. */
+/* A whole number with its thousands apart; the same with what is counted, "1 layer", "4 layers"; a number of three
+ * digits; a share of 1 in percent. */
 void cli_run_count(double value, char word[RUN_WORD]);
+void cli_run_counted(double value, const char *one, const char *many, char word[RUN_WORD]);
 void cli_run_value(double value, char word[RUN_WORD]);
 void cli_run_share(double share, char word[RUN_WORD]);
 /* {value, lower, upper} as "value [lower, upper]"; without the ends where there are none. */

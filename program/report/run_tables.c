@@ -16,8 +16,9 @@ enum { ROWS_SHOWN = 200, CELL_LABEL = 160, SHORT = 32 };
 static const struct {
     const char *name, *caption;
 } known[] = {
-    {"table1", "Table 1. Alignment residual over the root of the vocabulary, by range of layers: "
-               "mean and standard deviation over windows."},
+    {"table1", "Table 1. Alignment residual over the root of the vocabulary, by range of layers, "
+               "which here count from 1 as in the paper: mean and standard deviation over windows; "
+               "the growth exponent leaves out the step from the embedding."},
     {"table2", "Table 2. The model's configuration."},
     {"table3", "Table 3. Alignment residual of the last layer over the root of the vocabulary."},
     {"table4", "Table 4. Saturation events."},

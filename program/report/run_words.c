@@ -22,6 +22,12 @@ void cli_run_count(double value, char word[RUN_WORD]) {
     word[to] = '\0';
 }
 
+void cli_run_counted(double value, const char *one, const char *many, char word[RUN_WORD]) {
+    char number[RUN_WORD];
+    cli_run_count(value, number);
+    (void)snprintf(word, RUN_WORD, "%.24s %.32s", number, value >= 1 && value <= 1 ? one : many);
+}
+
 void cli_run_value(double value, char word[RUN_WORD]) {
     enum { GROUPED = 1000, WHOLE = 1000000 };
     if (!isfinite(value))

@@ -9,6 +9,7 @@
  *     printed           ||P - Q||_1 <= (n / tau) max |S - T|                 [CETA-16] */
 #include "certify.h"
 
+#include <float.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -19,6 +20,7 @@
 typedef struct matrices {
     const cli_array *scores, *perturbed, *values, *other; /* all f64 */
     int64_t heads, rows, columns, width;
+    double tolerance; /* of the plans */
     const ota_analysis_options *options;
 } matrices;
 
@@ -26,7 +28,7 @@ typedef struct matrices {
 typedef struct certificate {
     ota_score_change change;
     double bound, printed, residual; /* residual NaN: masked pairs */
-    double ratio;                    /* l1 / bound; 0 where both vanish */
+    double ratio; /* l1 / bound; NaN where the plans are not solved as far as the bound goes */
     double output_change, output_bound, output_printed;
     double diameter; /* largest distance of two values: no row of weights moves an output by more */
 } certificate;
@@ -215,6 +217,14 @@ static const double *values_of(const matrices *x, const cli_array *values, int64
     return (const double *)values->data + ((int64_t)values->count == size ? 0 : head * size);
 }
 
+/* A tolerance is a share of a row's mass; several of them are what ||P - Q||_1 of two solved plans may be wrong by. */
+static double reach_of(const matrices *x, const ota_problem *problem) {
+    enum { TOLERANCES = 10 };
+    const double rows = (double)x->rows;
+    return problem->columns == OTA_COLUMNS_FREE ? rows * DBL_EPSILON
+                                                : TOLERANCES * rows * x->tolerance;
+}
+
 static ota_status certify_head(const matrices *x, const ota_problem *problem, const double *p,
                                const double *q, int64_t head, certificate *c, ota_error *error) {
     const int64_t at = head * x->rows * x->columns;
@@ -235,7 +245,7 @@ static ota_status certify_head(const matrices *x, const ota_problem *problem, co
     if (status != OTA_OK) return status;
     c->bound = pick_bound(problem->columns, &bounds);
     c->printed = bounds.printed;
-    c->ratio = c->bound > 0.0 ? c->change.l1 / c->bound : 0.0;
+    c->ratio = c->bound > reach_of(x, problem) ? c->change.l1 / c->bound : (double)NAN;
     c->output_change = c->output_bound = c->output_printed = c->diameter = (double)NAN;
     if (x->values == NULL) return OTA_OK;
     const double *v = values_of(x, x->values, head), *w = values_of(x, x->other, head);
@@ -273,7 +283,7 @@ static int report(cli_context *context, const cli_problem *problem, const matric
                   const certificate *heads) {
     int64_t worst = 0;
     for (int64_t k = 1; k < x->heads; k++) {
-        if (heads[k].ratio > heads[worst].ratio) worst = k;
+        if (heads[k].ratio > heads[worst].ratio || isnan(heads[worst].ratio)) worst = k;
     }
     const certificate *c = &heads[worst];
     if (context->settings.output.json) {
@@ -296,7 +306,11 @@ static int report(cli_context *context, const cli_problem *problem, const matric
     (void)printf("method           %s\n", problem->method);
     if (x->heads > 1) (void)printf("head             %" PRId64 ", nearest to its bound\n", worst);
     (void)printf("||P - Q||_1      %.9g\n", c->change.l1);
-    (void)printf("bound            %.9g   attained to %.3g %%\n", c->bound, 100.0 * c->ratio);
+    if (isnan(c->ratio))
+        (void)printf("bound            %.9g   nearer to 0 than the plans are solved, to %.2g\n",
+                     c->bound, reach_of(x, &problem->problem));
+    else
+        (void)printf("bound            %.9g   attained to %.3g %%\n", c->bound, 100.0 * c->ratio);
     (void)printf("bound, printed   %.9g   (n / temperature) max |S - T|\n", c->printed);
     if (isfinite(c->residual))
         (void)printf("residual         %.9g   of S - T after row and column shifts\n", c->residual);
@@ -344,6 +358,7 @@ static int certify_change(cli_context *context) {
     if (code == 0)
         code = solve(context, method, context->settings.certify.perturbed, &problems[1], &q);
     ota_error error = {.message = ""};
+    if (code == 0) x.tolerance = cli_tolerance(&problems[0]);
     for (int64_t k = 0; k < x.heads && code == 0; k++) {
         const ota_status status = certify_head(&x, &problems[0].problem, p.coupling.data,
                                                q.coupling.data, k, &heads[k], &error);

@@ -37,6 +37,24 @@ static int build(cli_context *context, const char *method, cli_problem *problem)
     return code;
 }
 
+/* Scores are compared with what the coupling's logarithms say of them; a plan of others has rows of NaN. */
+static int check_scores(cli_context *context) {
+    const cli_array *scores;
+    const bool cost = context->settings.scores.cost;
+    const int code =
+        cli_load(context, "scores", context->settings.certify.scores, OTA_F64, &scores);
+    if (code != 0) return code;
+    const double *data = scores->data;
+    for (size_t k = 0; k < scores->count; k++) {
+        if (isfinite(data[k]) || (isinf(data[k]) && (data[k] > 0.0) == cost)) continue;
+        return cli_refuse_flag(context, "scores",
+                               cost ? "a pair that takes no part has the cost inf"
+                                    : "a pair that takes no part is -inf",
+                               "entry %zu of the scores is %g", k, data[k]);
+    }
+    return 0;
+}
+
 static int load_coupling(cli_context *context, judgement *j) {
     const char *spec = context->settings.certify.coupling;
     const int code = cli_load(context, "coupling", spec, OTA_F64, &j->coupling);
@@ -50,8 +68,9 @@ static int load_coupling(cli_context *context, judgement *j) {
         return cli_refuse_flag(
             context, "coupling", "give two arrays of the same shape",
             "the coupling '%.200s' does not have the shape of the scores, %" PRId64
-            " heads of %" PRId64 " x %" PRId64,
-            spec, of->batch * of->heads, of->queries, of->keys);
+            " %s of %" PRId64 " x %" PRId64,
+            spec, of->batch * of->heads, of->batch * of->heads == 1 ? "head" : "heads", of->queries,
+            of->keys);
     }
     const double *data = p->data;
     for (size_t k = 0; k < p->count; k++) {
@@ -329,6 +348,7 @@ int cli_certify_coupling(cli_context *context) {
     /* A search needs a rule that takes all masses; which one plays no part. */
     (void)snprintf(j->method, sizeof j->method, "%s", named != NULL ? named : "softmax/relaxed:1");
     int code = build(context, j->method, &j->problem);
+    if (code == 0) code = check_scores(context);
     if (code == 0) code = load_coupling(context, j);
     if (code == 0) code = find_common_mass(context, j);
     if (code == 0) set_masses(j);

@@ -152,6 +152,10 @@ static int certify(cli_context *context, const cli_problem *p, const ota_problem
 
 static double usual_tolerance(const cli_problem *p) { return p->type == OTA_F64 ? 1e-9 : 1e-5; }
 
+double cli_tolerance(const cli_problem *problem) {
+    return problem->options.tolerance > 0.0 ? problem->options.tolerance : usual_tolerance(problem);
+}
+
 /* The promise of ok, checked by the judge: a program that says ok and shows a certificate that denies it
  * would be worse than one that fails. The judge recomputes P, so its own rounding is allowed for. */
 static int check_promise(cli_context *context, const cli_problem *p, double tolerance,
@@ -194,8 +198,7 @@ int cli_solve(cli_context *context, cli_problem *problem, unsigned wanted, ota_t
     if ((wanted & CLI_WANT_OUT) == 0) arrays.values = (ota_array){.data = NULL};
     cli_progress progress;
     cli_progress_begin(&progress, context, problem->method);
-    progress.tolerance =
-        problem->options.tolerance > 0.0 ? problem->options.tolerance : usual_tolerance(problem);
+    progress.tolerance = cli_tolerance(problem);
     ota_options options = problem->options;
     options.progress = cli_progress_solver;
     options.progress_user = &progress;

@@ -610,6 +610,10 @@ def test_some_layers(place: Path) -> None:
     assert len(some["transitions"]) == 1 and some["first_layer"] == 1
     assert some["transitions"][0]["tv"] == every["transitions"][1]["tv"]
     assert some["attention"][0] == every["attention"][1]
+    # Ranges of Table 1 are the model's, from 1.
+    tables = [(place / name / "tables" / "table1.csv").read_text().splitlines() for name in ("some", "all")]
+    assert [table[1].split(",")[0] for table in tables] == ["2-2", "1-3"]
+    assert "position_share,token,token_share,n" in (place / "all" / "tables" / "massive.csv").read_text()
 
 
 def test_random_windows(place: Path) -> None:

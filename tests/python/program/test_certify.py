@@ -84,6 +84,21 @@ def test_sharp_bound_is_attained_on_cycles(tmp_path: Path, n: int) -> None:
     spec.check("DER-17", told["ratio"], 1 + 1e-9)
 
 
+def test_no_ratio_below_what_plans_are_solved_to(tmp_path: Path) -> None:
+    """Shifts of rows and columns move no plan with exact columns: both sides are errors of the solver."""
+    s = np.random.default_rng(5).normal(size=(6, 6))
+    moved = s + np.arange(6)[None] + 0.2 * np.arange(6)[:, None]
+    save(tmp_path, s=np.stack([s, s]), t=np.stack([moved, moved + 0.1 * np.sin(7 * s)]))
+    flags = ("certify", "--scores", "s.npy", "--perturbed", "t.npy")
+    told = answer(tmp_path, *flags, "--per-head")
+    assert told["heads"][0]["ratio"] is None and told["heads"][0]["l1"] < 6e-8
+    assert told["head"] == 1 and 0 < told["ratio"] <= 1
+    save(tmp_path, s=s, t=moved)
+    assert answer(tmp_path, *flags)["ratio"] is None
+    said = run(tmp_path, *flags).stdout.decode()
+    assert "nearer to 0 than the plans are solved, to 6e-08" in said and "%" not in said
+
+
 def test_masked_pairs_heads_and_rules(tmp_path: Path) -> None:
     generator = np.random.default_rng(2)
     s = generator.normal(size=(3, 6, 6))
@@ -355,5 +370,12 @@ def test_what_the_judge_refuses(tmp_path: Path) -> None:
         assert part in told["error"] and told["field"] == "coupling", told
         done = run(tmp_path, "certify", "--scores", "s.npy", "--coupling", file)
         assert done.returncode == code and done.stdout == b"" and done.stderr.count(b"\n") == 1
+    for value, cost in ((np.nan, False), (np.inf, False), (-np.inf, True)):
+        wrong = SCORES.copy()
+        wrong[1, 2] = value
+        np.save(tmp_path / "nan.npy", wrong)
+        flags = ("--scores", "nan.npy", "--coupling", "p.npy", *(["--cost"] if cost else []))
+        told = answer(tmp_path, "certify", *flags, code=2)
+        assert told["field"] == "scores" and f"entry 24 of the scores is {value}" in told["error"]
     assert json.loads(run(tmp_path, "certify", "--json").stdout)["command"] == "certify"
     assert sorted(path.suffix for path in tmp_path.iterdir()) == [".npy"] * 7
