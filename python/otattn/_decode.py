@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import ctypes
-from typing import Any, overload
+from typing import Any, Literal, overload
 
 import numpy as np
 
 from . import _structs as c
 from ._attention import known_arguments, prepare
-from ._aux import ArrayT
-from ._call import WHOLE, done, name_of, refused, run_kept, solve_of, wants_of
+from ._aux import ArrayT, AuxOutput, AuxRequest, Request, request_of
+from ._call import WHOLE, done, name_of, names_of, pair_of, refused, run_kept, solve_of, wants_of
 from ._errors import check
 from ._job import Job
 from ._kept import NUMPY, Kept, Memory, give, take
@@ -20,16 +20,30 @@ from ._shapes import dense, shape_text
 from ._spec import Spec
 from ._template import columns_of
 
-_SET = ("query", "key", "value", "return_aux", "is_causal", "causal_align", "dropout_p", "dropout_seed")
+_SET = ("query", "key", "value", "is_causal", "causal_align", "dropout_p", "dropout_seed")
 
 
 @overload
 def decode(
-    query: ArrayT, key: Any, value: Any, remaining: Any = None, **arguments: Any
+    query: ArrayT,
+    key: Any,
+    value: Any,
+    remaining: Any = None,
+    *,
+    return_aux: Literal[False] | None = None,
+    **arguments: Any,
 ) -> tuple[ArrayT, Any]: ...
 @overload
-def decode(query: Any, key: Any, value: Any, remaining: Any = None, **arguments: Any) -> tuple[Any, Any]: ...
-def decode(query: Any, key: Any, value: Any, remaining: Any = None, **arguments: Any) -> tuple[Any, Any]:
+def decode(
+    query: ArrayT, key: Any, value: Any, remaining: Any = None, *, return_aux: Request, **arguments: Any
+) -> tuple[ArrayT, Any, AuxOutput]: ...
+@overload
+def decode(
+    query: Any, key: Any, value: Any, remaining: Any = None, *, return_aux: Any = None, **arguments: Any
+) -> tuple[Any, ...]: ...
+def decode(
+    query: Any, key: Any, value: Any, remaining: Any = None, *, return_aux: Any = None, **arguments: Any
+) -> tuple[Any, ...]:
     """`attention` of the last queries over all keys that a cache holds so far, without gradients.
 
     The queries stand at the end of the keys, each sees those up to its own. Step by step the outputs are
@@ -43,6 +57,9 @@ def decode(query: Any, key: Any, value: Any, remaining: Any = None, **arguments:
     value : array or tensor, shape (..., key heads, keys, values width)
     remaining : array or tensor, shape (..., heads, earlier keys), optional
         What the call before returned; None at the first. Units of mass.
+    return_aux : AuxRequest, name or names of its fields, optional
+        Then what it asks for comes behind the other two, of the new rows: the coupling is (..., heads, new,
+        keys), the receiver what keys got from them.
     **arguments
         Of `attention`: method (free or online columns), temperature, attn_mask, scale, ...
 
@@ -51,6 +68,8 @@ def decode(query: Any, key: Any, value: Any, remaining: Any = None, **arguments:
     out : array, shape (..., heads, new, values width)
     remaining : array, shape (..., heads, keys), or None
         f64: the capacity that each key has left, for the next call. None for free columns, which need none.
+    aux : AuxOutput
+        With `return_aux` alone.
 
     Raises
     ------
@@ -71,7 +90,21 @@ def decode(query: Any, key: Any, value: Any, remaining: Any = None, **arguments:
     (True, (1, 6))
     """
     known_arguments("decode", arguments, _SET)
-    spec, extra, _ = prepare(is_causal=True, causal_align="bottom_right", **arguments)
+    return step((query, key, value), remaining, request_of(return_aux), arguments)
+
+
+def step(
+    tensors: tuple[Any, Any, Any],
+    remaining: Any,
+    request: AuxRequest | None,
+    arguments: dict[str, Any],
+    causal: bool = True,
+    known: int | None = None,
+) -> tuple[Any, ...]:
+    """As `decode`, of queries that see all keys unless `causal`; `known`: of how many keys `remaining` is,
+    where these are not all but the new ones."""
+    query, key, value = tensors
+    spec, extra, _ = prepare(is_causal=causal, causal_align="bottom_right", **arguments)
     if spec.dropout_p:
         raise ValueError(
             f"the Spec that is the method has dropout_p={spec.dropout_p!r}, which decode does not take"
@@ -85,9 +118,9 @@ def decode(query: Any, key: Any, value: Any, remaining: Any = None, **arguments:
         raise ValueError(f"remaining is given, but the columns of {spec.method!r} are free; leave it out")
     named = {**extra, "query": query, "key": key, "value": value}
     named = {name: x.detach() if is_torch(x) else x for name, x in named.items()}
-    tensors = is_torch(query)
+    of_torch = is_torch(query)
     memory: Memory = NUMPY
-    if tensors:
+    if of_torch:
         from ._torch_fold import TORCH
 
         memory = TORCH
@@ -99,17 +132,27 @@ def decode(query: Any, key: Any, value: Any, remaining: Any = None, **arguments:
     left, earlier = None, 0
     if rule == c.COLUMNS_ONLINE:
         left = memory.new(operands[0], c.F64, (batch, heads, 1, keys), ())
-        earlier = _put(left.numpy() if tensors else left, remaining, (*lead, keys - queries))
-    out = _solved(memory, spec, (*operands[: len(WHOLE)], left), (operands[0], lead), earlier)
-    return out, None if left is None else left.reshape((*lead, keys))
+        wanted = (*lead, keys - queries if known is None else known)
+        earlier = _put(left.numpy() if of_torch else left, remaining, wanted)
+    arrays = (*operands[: len(WHOLE)], left)
+    out, aux = _solved(memory, spec, arrays, (operands[0], lead), earlier, request)
+    after = None if left is None else left.reshape((*lead, keys))
+    return (out, after) if request is None else (out, after, aux)
 
 
 def _solved(
-    memory: Memory, spec: Spec, arrays: tuple[Any, ...], shown: tuple[Any, tuple[int, ...]], earlier: int
-) -> Any:
-    """The output of a solve; its last array says what so many earlier keys have left, and learns the rest."""
+    memory: Memory,
+    spec: Spec,
+    arrays: tuple[Any, ...],
+    shown: tuple[Any, tuple[int, ...]],
+    earlier: int,
+    request: AuxRequest | None,
+) -> tuple[Any, AuxOutput | None]:
+    """The output of a solve, and what is asked for besides; its last array says what so many earlier keys
+    have left, and learns the rest."""
     left = arrays[-1]
-    wants = wants_of(("out",), (*WHOLE, "remaining"), False, shown[1], "decode")
+    certify = request is not None and request.certificate
+    wants = wants_of(names_of("out", request), (*WHOLE, "remaining"), certify, shown[1], "decode")
     name = name_of(spec, wants, arrays)
     kept = take(name)
     if kept is None:
@@ -125,7 +168,7 @@ def _solved(
         refused(kept)
     try:
         done(found)
-        return found[2]
+        return (found[2], None) if request is None else pair_of(wants, request, found)
     finally:
         give(kept)
 

@@ -8,45 +8,73 @@ moved (beams), the oldest keys may have left (windows). Anything else is another
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 import torch
 
-from ._decode import decode
+from ._aux import AuxRequest
+from ._decode import step
 from ._spec import Spec
 
 _WHOLE_NUMBERS = {2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
-def attend(
+class Step(NamedTuple):
+    """A call of the last queries of a causal layer over the keys that its cache holds."""
+
+    operands: tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor | None]
+    """Query, key, value and mask, without the room that a static cache has for later keys."""
+    named: dict[str, Any]
+    """Other arguments of `attention`; is_causal: of queries that stand at the end of the keys."""
+    left: torch.Tensor | None
+    """What the earlier keys have left."""
+    marks: torch.Tensor
+
+
+def begin(
     module: torch.nn.Module,
-    tensors: tuple[torch.Tensor, torch.Tensor, torch.Tensor],
-    mask: torch.Tensor | None,
-    **arguments: Any,
-) -> torch.Tensor:
-    """The output (batch, heads, queries, width) of the last queries of a causal layer over the keys that
-    its cache holds."""
-    query, key, value = tensors
-    queries = query.shape[2]
+    operands: tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor | None],
+    named: Mapping[str, Any],
+) -> Step:
+    """The call ``attention(*operands, **named)`` as a step of the layer's sequence."""
+    query, key, value, mask = operands
+    queries, found = query.shape[2], dict(named)
     if mask is not None and queries < key.shape[2]:
         end = _end(mask, key.shape[2])
         key, value, mask = key[:, :, :end], value[:, :, :end], mask[..., :end]
-    method = arguments["method"]
-    marks = _marks(key)
+        bias = found.get("bias")
+        if bias is not None and bias.shape[-1] > 1:
+            found["bias"] = bias[..., :end]
     earlier = key.shape[2] - queries
+    # Masks of some models let a token see later ones (those of one image).
+    found["is_causal"] = mask is None or not bool(_allowed(mask).triu(1 + earlier).any())
+    marks = _marks(key)
     left = None
     if earlier > 0:
-        left = _left(module, method, marks[:, :, :earlier])
-    out, left = decode(query, key, value, left, attn_mask=mask, **arguments)
-    module._otattn_left = (method, marks, left)  # type: ignore[assignment]
-    found: torch.Tensor = out
-    return found
+        left = _left(module, named["method"], marks[:, :, :earlier])
+    return Step((query, key, value, mask), found, left, marks)
+
+
+def attend(module: torch.nn.Module, call: Step, request: AuxRequest | None) -> Any:
+    """The output (batch, heads, queries, width), with a request and what that asks for; what keys have left
+    then is kept."""
+    *tensors, mask = call.operands
+    named = {**call.named, "attn_mask": mask}
+    causal = named.pop("is_causal")
+    q, k, v = tensors
+    out, left, *aux = step((q, k, v), call.left, request, named, causal)
+    module._otattn_left = (named["method"], call.marks, left)  # type: ignore[assignment]
+    return (out, *aux) if aux else out
+
+
+def _allowed(mask: torch.Tensor) -> torch.Tensor:
+    return mask if mask.dtype == torch.bool else mask > torch.finfo(mask.dtype).min / 2
 
 
 def _end(mask: torch.Tensor, keys: int) -> int:
     """Where the keys end that the last query may see; behind it a static cache has room for later ones."""
-    last = mask[:, :, -1] if mask.dtype == torch.bool else mask[:, :, -1] > torch.finfo(mask.dtype).min / 2
-    places = last.flatten(0, -2).any(0).nonzero()
+    places = _allowed(mask[:, :, -1]).flatten(0, -2).any(0).nonzero()
     return int(places[-1]) + 1 if len(places) else keys
 
 
@@ -70,6 +98,5 @@ def _left(module: torch.nn.Module, method: str | Spec, marks: torch.Tensor) -> A
     raise ValueError(
         f"the cache holds {earlier} earlier keys that are not those this layer saw last with this "
         f"method, so what they have "
-        "left is not known; begin with the whole sequence, under torch.no_grad() and without "
-        "output_attentions"
+        "left is not known; begin with the whole sequence, under torch.no_grad()"
     )

@@ -15,6 +15,7 @@ import numpy as np
 import torch
 
 from . import _hf_points
+from ._hf_texts import row_of, texts_of
 from ._models.studies import ROWS, LogitLens, streams_of
 from ._settings import whole
 from ._shapes import shape_text
@@ -73,11 +74,6 @@ def _last_list(model: Module) -> tuple[list[Module], int]:
     return same, len(blocks) - len(same)
 
 
-def _texts(ids: Any, tokenizer: Any) -> list[list[str]]:
-    rows: list[list[int]] = ids.tolist()
-    return [[str(one) if tokenizer is None else tokenizer.decode([one]) for one in row] for row in rows]
-
-
 def _counts(inputs: Any, ids: torch.Tensor) -> list[int]:
     """Tokens of each text."""
     mask = inputs.get("attention_mask") if isinstance(inputs, Mapping) else None
@@ -94,6 +90,8 @@ def _counts(inputs: Any, ids: torch.Tensor) -> list[int]:
 
 def logit_lens(model: Module, inputs: Any, top: int, tokenizer: Any) -> LogitLens:
     """`otattn.hf.logit_lens`, of a model that runs on otattn."""
+    if isinstance(inputs, str):
+        inputs = row_of("inputs", inputs, tokenizer, next(model.parameters()).device)
     ids = inputs.get("input_ids") if isinstance(inputs, Mapping) else inputs
     if not isinstance(ids, torch.Tensor) or ids.dim() != 2:
         kind = shape_text(ids) if isinstance(ids, torch.Tensor) else type(ids).__name__
@@ -131,8 +129,8 @@ def logit_lens(model: Module, inputs: Any, top: int, tokenizer: Any) -> LogitLen
                 sums = (tops - tops[:, :1]).exp().sum(1, keepdim=True)
                 flat[0][layer, place] = order.indices[:, :most].cpu().numpy()
                 flat[1][layer, place] = ((tops[:, :most] - tops[:, :1]).exp() / sums).cpu().numpy()
-    own = [row[:count] for row, count in zip(_texts(ids, tokenizer), counts, strict=True)]
-    return LogitLens(best, shares, [_texts(each[..., 0], tokenizer) for each in best], own)
+    own = [row[:count] for row, count in zip(texts_of(ids, tokenizer), counts, strict=True)]
+    return LogitLens(best, shares, [texts_of(each[..., 0], tokenizer) for each in best], own)
 
 
 def _check(model: Module, made: torch.Tensor, wanted: torch.Tensor) -> None:

@@ -26,6 +26,8 @@ class Run(Protocol):
 
     def wants(self, name: str) -> bool: ...
 
+    def edits_at(self, name: str) -> bool: ...
+
     def pass_on(self, name: str, x: torch.Tensor, /) -> torch.Tensor: ...
 
 
@@ -40,7 +42,7 @@ def _with_input(arguments: tuple[Any, ...], named: dict[str, Any], x: torch.Tens
     return arguments, {**named, next(iter(named)): x}
 
 
-def _same(found: torch.Tensor, wanted: torch.Tensor) -> bool:
+def same(found: torch.Tensor, wanted: torch.Tensor) -> bool:
     """Up to the rounding of their type."""
     bound = 64 * torch.finfo(wanted.dtype).eps * float(wanted.detach().abs().max())
     return found.shape == wanted.shape and float((found - wanted).detach().abs().max()) <= bound
@@ -145,7 +147,7 @@ def result_hook(name: str, module: Module, run: Run, size: Size) -> Any:
         result = torch.einsum("bthd,hde->bthe", z, weight.to(x.dtype).view(heads, -1, weight.shape[1]))
         bias = getattr(module, "bias", None)
         whole = result.sum(2) if bias is None else result.sum(2) + bias
-        if not _same(whole.view(out.shape), out):
+        if not same(whole.view(out.shape), out):
             raise RuntimeError(
                 f"{name} is unknown: {type(module).__name__} gives something else than x W + b"
             )
@@ -179,11 +181,15 @@ class Plain(NamedTuple):
 
 
 def plain(layout: Layout) -> dict[str, Plain]:
-    """By the word of the point, of attention that is not latent."""
+    """By the word of the point; keys of latent attention are `LatentKeys`."""
     attention, config = layout.attention, getattr(layout.attention, "config", None)
     heads = getattr(config, "num_attention_heads", None)
-    if not isinstance(heads, int) or child(attention, "kv_a_layernorm kv_a_proj_with_mqa") is not None:
+    if not isinstance(heads, int):
         return {}
+    if child(attention, "kv_a_layernorm kv_a_proj_with_mqa") is not None:
+        found, wide = child(attention, "q_b_proj q_proj"), getattr(attention, "qk_head_dim", 0)
+        known = found is not None and wide and _columns(found) == heads * wide
+        return {"q": Plain(found, 0, heads, wide, False)} if known else {}  # type: ignore[arg-type]
     groups = getattr(config, "num_key_value_heads", None) or heads
     width = getattr(attention, "head_dim", None) or getattr(config, "hidden_size", 0) // heads
     pairs = ("q", "q_proj", heads), ("k", "k_proj", groups)
@@ -222,6 +228,40 @@ def plain_hook(name: str, part: Plain, run: Run, size: Callable[[], tuple[int, i
     return part.module.register_forward_hook(behind)
 
 
+class LatentKeys:
+    """Keys of latent attention in front of rotary positions: a part of every head, and one that all share."""
+
+    def __init__(self, layout: Layout) -> None:
+        attention = layout.attention
+        sizes = ("qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim", "kv_lora_rank")
+        self._own, self._shared, self._value, self._rank = (getattr(attention, x, 0) for x in sizes)
+        self.modules = child(attention, "kv_a_proj_with_mqa"), child(attention, "kv_b_proj")
+        narrow, wide = (_columns(module) for module in self.modules)
+        each = self._own + self._value
+        self.known = bool(self._own and wide and wide % each == 0 and narrow == self._rank + self._shared)
+        self._seen: torch.Tensor | None = None
+
+    def attach(self, name: str, run: Run, size: Callable[[], tuple[int, int]]) -> list[Any]:
+        def before(_: Module, __: Any, out: torch.Tensor) -> None:
+            self._seen = out[..., self._rank :]
+
+        def behind(_: Module, __: Any, out: torch.Tensor) -> None:
+            if not run.wants(name) or self._seen is None:
+                return
+            batch, tokens = size()
+            parts = out.reshape(batch, -1, out.shape[-1])[:, -tokens:]
+            own = parts.unflatten(-1, (-1, self._own + self._value))[..., : self._own]
+            shared = self._seen.reshape(batch, tokens, 1, -1).expand(*own.shape[:3], -1)
+            x = torch.cat((own, shared), -1)
+            run.pass_on(name, x)
+            run.plain[name] = x.detach().float().square().sum(-1)
+
+        narrow, wide = self.modules
+        if not self.known or narrow is None or wide is None:
+            return []
+        return [narrow.register_forward_hook(before), wide.register_forward_hook(behind)]
+
+
 # ---- MLPs ----
 
 
@@ -256,6 +296,9 @@ class Inside:
 
     def __init__(self, layout: Layout, shared: bool = False) -> None:
         self.prefix, self.out = "mlp.shared" if shared else "mlp", _shared(layout) if shared else None
+        # What weighs it, and where the weighed one is added.
+        self.weigher = None if self.out is None else child(layout.branch_2, "shared_expert_gate")  # type: ignore[arg-type]
+        self.around = layout.branch_2
         self.found: tuple[Module, Module | None, Module, Any] | None = None
         self.half = False
         for root in (self.out,) if shared else (layout.branch_2, layout.block):
@@ -283,9 +326,7 @@ class Inside:
 
 def _shared(layout: Layout) -> Module | None:
     """What every token has beside experts, as it is added."""
-    if layout.branch_2 is None or child(layout.branch_2, "shared_expert_gate") is not None:
-        return None
-    return child(layout.branch_2, "shared_experts")
+    return None if layout.branch_2 is None else child(layout.branch_2, "shared_experts shared_expert")
 
 
 def _member(root: Any, path: str) -> Any:
@@ -310,9 +351,33 @@ class InsideHooks:
         if linear is not None:
             handles.append(linear.register_forward_hook(self._behind("hook_pre_linear")))
         handles.append(post.register_forward_pre_hook(self._before, with_kwargs=True))
-        if self._inside.out is not None:
-            handles.append(self._inside.out.register_forward_hook(self._behind("hook_out")))
+        out, weigher, around = self._inside.out, self._inside.weigher, self._inside.around
+        if out is not None and weigher is None:
+            handles.append(out.register_forward_hook(self._behind("hook_out")))
+        elif out is not None and weigher is not None and around is not None:
+            handles.append(out.register_forward_hook(self._keep("out")))
+            handles.append(weigher.register_forward_hook(self._keep("weight")))
+            # Before the branch's, which stands there already.
+            handles.append(around.register_forward_hook(self._weighed, prepend=True))
         return handles
+
+    def _keep(self, word: str) -> Any:
+        def behind(_: Module, __: Any, out: torch.Tensor) -> None:
+            self._seen[word] = out
+
+        return behind
+
+    def _weighed(self, _: Module, __: Any, out: Any) -> Any:
+        """What a mixture gives, with the shared MLP as it is weighed and edited."""
+        if not self._run.wants(self._names["hook_out"]):
+            return out
+        x = torch.sigmoid(self._seen["weight"]) * self._seen["out"]
+        left = self._note("hook_out", x)
+        if left is x:
+            return out
+        whole = out[0] if isinstance(out, tuple) else out
+        whole = whole + (left - x).view(whole.shape)
+        return (whole, *out[1:]) if isinstance(out, tuple) else whole
 
     def _wanted(self) -> bool:
         return any(map(self._run.wants, self._names.values()))
@@ -341,7 +406,7 @@ class InsideHooks:
         made = self._inside.found[3](self._seen["hook_pre"])
         if "hook_pre_linear" in self._names:
             made = made * self._seen["hook_pre_linear"]
-        if not module.training and not _same(made, x):
+        if not module.training and not same(made, x):
             raise RuntimeError(
                 f"{self._names['mlp.hook_post']} is unknown: {type(module).__name__} reads something else "
                 f"than the activation of hook_pre, by hook_pre_linear where there is one"

@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from . import _hf_blocks, _hf_parts, _hf_rows, _hf_watch
+from . import _hf_blocks, _hf_experts, _hf_parts, _hf_rows, _hf_watch
+from ._hf_texts import row_of, texts_of, token_of
 from ._models.capture import HEAD_AXES, chosen, head_set, layer_of, part_of, point_name
 from ._models.edits import KINDS, Edit, ranges_of
 from ._models.studies import Patching
@@ -30,15 +31,17 @@ _ELSEWHERE = {
     "attn.hook_k": "its attention has no module whose outputs they are, or turns them itself",
     **dict.fromkeys(
         (
-            *(
-                f"mlp.hook_{word}"
-                for word in ("router_logits", "expert_weights", "expert_indices", "chosen_weights")
-            ),
-            *(f"mlp.experts.hook_{word}" for word in ("pre", "pre_linear", "post", "out")),
-            *(f"mlp.shared.hook_{word}" for word in ("pre", "pre_linear", "post", "out")),
+            *(f"mlp.hook_{word}" for word in _hf_experts.OF_ROUTERS),
+            *(f"mlp.experts.hook_{word}" for word in _hf_experts.OF_EXPERTS),
         ),
-        "routers and experts of transformers are modules of each family's own",
+        "its layers have no router that returns logits, weights and indices, or no experts in one module "
+        "that is not quantised",
     ),
+}
+# Points that nothing reads again, and what to edit in their places.
+_UNREAD = {
+    "attn.hook_receiver": "nothing reads it again; edit attn.hook_pattern",
+    "mlp.hook_expert_indices": "it follows from mlp.hook_expert_weights; edit those",
 }
 _PAIRS = ("attn.hook_attn_scores", "attn.hook_pattern")
 # Tokens of a batch of patched runs.
@@ -154,11 +157,11 @@ class Tap:
             # Passed, and not held.
             run.keep(name, query.new_empty(0))
             return functools.partial(_put, shaped(run.out, (len(query), query.shape[2], keys)))
-        whole = query.new_empty(len(query), heads, query.shape[2], keys)
+        whole = query.new_zeros(len(query), heads, query.shape[2], keys)
         run.keep(name, whole)
 
         def put(place: int, rows: slice, block: torch.Tensor) -> None:
-            whole[:, place : place + 1, rows] = block
+            whole[:, place : place + 1, rows, : block.shape[-1]] = block
 
         return put
 
@@ -191,10 +194,13 @@ class Tap:
         found = x.detach().float().square().sum(-1).transpose(1, 2)
         near = 64 * torch.finfo(x.dtype).eps * float(plain.max())
         least, most = sorted((1.0, self._factor**2))
-        here = found.shape == plain.shape and bool(
-            ((found >= least * plain - near) & (found <= most * plain + near)).all()
-        )
-        if not here:
+        low, high, tokens = least * plain - near, most * plain + near, plain.shape[1]
+        # Behind a cache they are among its keys, in a static one at any place.
+        wide = found[:, : max(0, found.shape[1] - tokens + 1)]
+        fits = wide.shape[::2] == plain.shape[::2]
+        begins = ((wide >= low[:, :1]) & (wide <= high[:, :1])).all(2).all(0) if fits else torch.zeros(0)
+        places = (found[:, k : k + tokens] for k in begins.nonzero().flatten().tolist())
+        if not any(bool(((part >= low) & (part <= high)).all()) for part in places):
             raise RuntimeError(
                 f"{self._name(word)} is unknown: what the module of that name gives is not what is turned"
             )
@@ -269,7 +275,8 @@ def _put(out: Any, _: int, rows: slice, block: torch.Tensor) -> None:
     found: Any = block[:, 0].detach()
     if not isinstance(out, torch.Tensor):
         found = found.float().cpu().numpy()
-    out[:, rows] = found
+    out[:, rows, : block.shape[-1]] = found
+    out[:, rows, block.shape[-1] :] = 0
 
 
 def _places(name: str, given: Any, size: int, point: str) -> torch.Tensor:
@@ -353,6 +360,21 @@ def _rotary(model: torch.nn.Module) -> float | None:
     return max((float(x) for x in factors if isinstance(x, (int, float))), default=1.0) if found else None
 
 
+def _latent_keys(model: torch.nn.Module) -> dict[str, str]:
+    """Keys of latent attention, and why they cannot be edited."""
+    why = "heads share a part of it, which is turned before; edit attn.hook_rot_k or attn.hook_kv_latent"
+    return {
+        f"blocks.{layer}.attn.hook_k": why
+        for layer, layout in enumerate(layouts(model))
+        if _hf_parts.LatentKeys(layout).known
+    }
+
+
+def _plain_words(layout: _hf_blocks.Layout) -> list[str]:
+    words = [*_hf_parts.plain(layout), *(["k"] if _hf_parts.LatentKeys(layout).known else [])]
+    return [f"attn.hook_{word}" for word in words]
+
+
 def points(model: torch.nn.Module) -> list[str]:
     """`otattn.hf.points`."""
     rotated = "" if _rotary(model) is None else "rot_"
@@ -361,9 +383,13 @@ def points(model: torch.nn.Module) -> list[str]:
     known = layouts(model)
     blocks = [
         layout.words(
-            [f"attn.hook_{word}" for word in _hf_parts.plain(layout)] if rotated else [],
+            _plain_words(layout) if rotated else [],
             [*words, *(["attn.hook_result"] if _hf_parts.projection(layout) else [])],
-            [*_hf_parts.Inside(layout).words(), *_hf_parts.Inside(layout, shared=True).words()],
+            [
+                *_hf_parts.Inside(layout).words(),
+                *_hf_experts.Mixture(layout).words(),
+                *_hf_parts.Inside(layout, shared=True).words(),
+            ],
         )
         for layout in known
     ] or len(_hf_watch.layers_of(model)) * [words]
@@ -415,13 +441,14 @@ def _attach(model: torch.nn.Module) -> _Run:
             name = f"blocks.{layer}.attn.hook_result"
             run.handles.append(_hf_parts.result_hook(name, behind, run, size))
         if factor is not None:
+            texts = functools.partial(_texts, streams)
             run.handles += [
-                _hf_parts.plain_hook(
-                    f"blocks.{layer}.attn.hook_{word}", part, run, functools.partial(_texts, streams)
-                )
+                _hf_parts.plain_hook(f"blocks.{layer}.attn.hook_{word}", part, run, texts)
                 for word, part in _hf_parts.plain(layout).items()
             ]
+            run.handles += _hf_parts.LatentKeys(layout).attach(f"blocks.{layer}.attn.hook_k", run, texts)
         run.handles += streams.attach()
+        run.handles += _hf_experts.MixtureHooks(_hf_experts.Mixture(layout), layer, run, size).attach()
         for inside in (_hf_parts.Inside(layout), _hf_parts.Inside(layout, shared=True)):
             run.handles += _hf_parts.InsideHooks(inside, layer, run, size).attach()
     last = _final(model, known)
@@ -454,6 +481,7 @@ def attached(model: torch.nn.Module) -> Iterator[_Run]:
 def edited(model: torch.nn.Module, edits: Iterable[Edit]) -> Iterator[None]:
     """`otattn.hf.edited`, of a model that runs on otattn."""
     names = points(model)
+    unread = _latent_keys(model)
     known: list[tuple[Edit, frozenset[str]]] = []
     for edit in edits:
         if not isinstance(edit, Edit):
@@ -461,9 +489,10 @@ def edited(model: torch.nn.Module, edits: Iterable[Edit]) -> Iterator[None]:
         if edit.kind not in KINDS:
             raise ValueError(f"kind is {shown(edit.kind)}, wanted one of {', '.join(KINDS)}")
         places = frozenset(_chosen(edit.point, names, edit.layer))
-        unread = [name for name in names if name in places and part_of(name) == "attn.hook_receiver"]
-        if unread:
-            raise ValueError(f"{unread[0]} cannot be edited: nothing reads it again; edit attn.hook_pattern")
+        for name in filter(places.__contains__, names):
+            why = unread.get(name, _UNREAD.get(part_of(name)))
+            if why is not None:
+                raise ValueError(f"{name} cannot be edited: {why}")
         known.append((edit, places))
     with attached(model) as run:
         before = len(run.edits)
@@ -536,14 +565,6 @@ def weights(model: torch.nn.Module, inputs: Any, place: tuple[Any, Any], scores:
     return out
 
 
-def _row(name: str, given: Any, device: torch.device) -> torch.Tensor:
-    ids = torch.as_tensor(given, device=device)
-    ids = ids[None] if ids.dim() == 1 else ids
-    if ids.dim() != 2 or len(ids) != 1 or ids.is_floating_point():
-        raise ValueError(f"{name} has {shape_text(ids)}, wanted the ids of one prompt, (tokens,)")
-    return ids
-
-
 def logits_of(out: Any) -> torch.Tensor:
     """(batch, tokens, vocabulary), of what a model returned."""
     logits = getattr(out, "logits", None)
@@ -562,11 +583,13 @@ def patch(
     prompts: tuple[Any, Any],
     point: str,
     by: str | None,
-    answers: tuple[int | None, int | None],
+    answers: tuple[Any, Any],
+    tokenizer: Any,
 ) -> Patching:
     """`otattn.hf.patch`, of a model that runs on otattn."""
     device = next(model.parameters()).device
-    clean, corrupt = (_row(name, x, device) for name, x in zip(("clean", "corrupt"), prompts, strict=True))
+    named = zip(("clean", "corrupt"), prompts, strict=True)
+    clean, corrupt = (row_of(name, given, tokenizer, device) for name, given in named)
     if clean.shape != corrupt.shape:
         raise ValueError(f"the prompts are {clean.numel()} and {corrupt.numel()} tokens, wanted equally many")
     if (answers[0] is None) != (answers[1] is None):
@@ -579,9 +602,8 @@ def patch(
         raise ValueError(f"point is {shown(point)}, wanted one kind of point of every layer")
     out, there = capture(model, clean, names, None)
     logits = [_behind_last(out), _behind_last(model(corrupt))]
-    most = logits[0].shape[1] - 1
     pair = [
-        int(x[0].argmax()) if given is None else whole(name, given, 0, most)
+        int(x[0].argmax()) if given is None else token_of(name, given, tokenizer, x.shape[1])
         for x, given, name in zip(logits, answers, ("answer", "other"), strict=True)
     ]
     if pair[0] == pair[1]:
@@ -614,5 +636,4 @@ def patch(
                 found = _behind_last(model(corrupt.repeat(len(some), 1)))
             difference = (found[:, pair[0]] - found[:, pair[1]]).cpu().numpy()
             shares[layer_of(name), begin : begin + len(some)] = (difference - ends[1]) / (ends[0] - ends[1])
-    tokens = [str(int(token)) for token in corrupt[0]]
-    return Patching(shares, ends[0], ends[1], pair[0], pair[1], by, tokens)
+    return Patching(shares, ends[0], ends[1], pair[0], pair[1], by, texts_of(corrupt, tokenizer)[0])

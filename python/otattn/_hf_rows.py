@@ -1,12 +1,14 @@
 """Weights and scores of chosen heads in blocks of rows: no [n, n] numbers are held beside what is kept.
 
-Rows of free columns are made from their scores, those of coupled columns whose plan ends in rows from the
-potentials of one solve, P = rows(S + g). The weights of other methods (online and prefix columns, hard or
-relaxed rows, caps of weights) are one plan of all rows: head by head.
+Rows of free columns are made from their scores, those of online columns by `decode` from what the rows
+before left, those of coupled columns whose plan ends in rows from the potentials of one solve,
+P = rows(S + g). The weights of other methods (prefix columns, hard or relaxed rows, caps of weights) are
+one plan of all rows: head by head.
 """
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -17,6 +19,7 @@ from torch import Tensor
 from . import _structs as c
 from ._attention import attention
 from ._aux import AuxRequest
+from ._decode import step
 from ._spec import Spec, spec_for
 from ._template import COUPLED, template
 
@@ -28,6 +31,8 @@ _OF_ROWS = frozenset(
 )
 _OF_FREE_ROWS = _OF_ROWS | {"sink", "tolerance", "strict", "nonfinite", "deadline"}
 _OF_COLUMNS = frozenset(("tolerance", "rounds", "max_rounds", "solver", "allow_partial", "prune", "deadline"))
+# How rows are made.
+_ALONE, _IN_ORDER, _BY_POTENTIAL, _TOGETHER = "alone", "in order", "by potential", "together"
 
 Put = Callable[[int, slice, Tensor], None]
 
@@ -87,37 +92,82 @@ def scores(
     return found if bias is None else found + rows_of(bias, rows)
 
 
-def weights(put: Put, heads: list[int], operands: tuple[Any, ...], named: Mapping[str, Any]) -> None:
-    """Hands the weights of these heads over, those of a call ``attention(*operands, **named)``."""
+def weights(
+    put: Put,
+    heads: list[int],
+    operands: tuple[Any, ...],
+    named: Mapping[str, Any],
+    left: Tensor | None = None,
+) -> None:
+    """Hands the weights of these heads over, those of a call ``attention(*operands, **named)``; left: what
+    online columns' earlier keys have left, (batch, heads, keys)."""
     query = operands[0]
-    size = query.shape[2], operands[1].shape[2]
-    method, potential = _row_method(named)
+    method, kind = _row_method(named)
     if torch.is_grad_enabled() and any(isinstance(x, Tensor) and x.requires_grad for x in operands):
-        method = None
+        kind = _TOGETHER
     for place, head in enumerate(heads):
-        q, k, v, mask = (of_heads(x, [head], query.shape[1]) for x in operands)
+        own = tuple(of_heads(x, [head], query.shape[1]) for x in operands)
         part = options_of_heads(named, [head], query.shape[1])
-        if method is None:
-            _, aux = attention(q, k, v, mask, return_aux=AuxRequest(coupling=True), **part)
-            put(place, slice(0, size[0]), aux.coupling)
-            continue
-        # Nothing is mixed.
-        v = v[..., :1]
-        columns = None
-        if potential:
-            solved: Any = attention(q, k, v, mask, return_aux=AuxRequest(potentials=True), **part)[1]
-            columns = solved.potentials.column.to(torch.promote_types(q.dtype, torch.float32))[..., None, :]
-        causal = part.get("is_causal")
-        keep = _OF_ROWS if potential else _OF_FREE_ROWS
-        part = {name: x for name, x in part.items() if name in keep and name != "is_causal"}
-        for rows in blocks(len(query), *size):
-            here = {**part, "method": method, **_some(part, rows)}
-            if columns is not None:
-                here["bias"] = columns if here.get("bias") is None else columns + here["bias"]
-            allowed = rows_of(mask, rows) if mask is not None else seen(None, causal, size, rows, query)
-            request = AuxRequest(coupling=True)
-            _, aux = attention(q[..., rows, :], k, v, allowed, return_aux=request, **here)
-            put(place, rows, aux.coupling)
+        if kind == _IN_ORDER or left is not None:
+            before = None if left is None else left[:, [head]]
+            _in_order(functools.partial(put, place), own, part, before, kind == _IN_ORDER)
+        elif kind == _TOGETHER:
+            _, aux = attention(*own, return_aux=AuxRequest(coupling=True), **part)
+            put(place, slice(0, query.shape[2]), aux.coupling)
+        else:
+            _by_rows(functools.partial(put, place), own, part, method, kind == _BY_POTENTIAL)
+
+
+def _by_rows(
+    put: Callable[[slice, Tensor], None],
+    operands: tuple[Any, ...],
+    part: dict[str, Any],
+    method: str,
+    potential: bool,
+) -> None:
+    """Rows that are made alone, of one head."""
+    q, k, v, mask = operands
+    size = q.shape[2], k.shape[2]
+    # Nothing is mixed.
+    v = v[..., :1]
+    columns = None
+    if potential:
+        solved: Any = attention(q, k, v, mask, return_aux=AuxRequest(potentials=True), **part)[1]
+        columns = solved.potentials.column.to(torch.promote_types(q.dtype, torch.float32))[..., None, :]
+    causal = part.get("is_causal")
+    keep = _OF_ROWS if potential else _OF_FREE_ROWS
+    part = {name: x for name, x in part.items() if name in keep and name != "is_causal"}
+    for rows in blocks(len(q), *size):
+        here = {**part, "method": method, **_some(part, rows)}
+        if columns is not None:
+            here["bias"] = columns if here.get("bias") is None else columns + here["bias"]
+        allowed = rows_of(mask, rows) if mask is not None else seen(None, causal, size, rows, q)
+        _, aux = attention(q[..., rows, :], k, v, allowed, return_aux=AuxRequest(coupling=True), **here)
+        put(rows, aux.coupling)
+
+
+def _in_order(
+    put: Callable[[slice, Tensor], None],
+    operands: tuple[Any, ...],
+    part: dict[str, Any],
+    left: Tensor | None,
+    several: bool,
+) -> None:
+    """Rows of online columns of one head, each block behind the one before; in one block unless `several`."""
+    q, k, v, mask = operands
+    queries, keys = q.shape[2], k.shape[2]
+    v, causal = v[..., :1], bool(part.pop("is_causal", False))
+    for rows in blocks(len(q), queries, keys) if several else (slice(0, queries),):
+        end = keys - queries + rows.stop if causal else keys
+        here = {**part, **_some(part, rows)}
+        if here.get("bias") is not None and here["bias"].shape[-1] > 1:
+            here["bias"] = here["bias"][..., :end]
+        if mask is not None:
+            here["attn_mask"] = rows_of(mask, rows)[..., :end]
+        known = None if left is None else left.shape[-1]
+        tensors = q[..., rows, :], k[..., :end, :], v[..., :end, :]
+        _, left, aux = step(tensors, left, AuxRequest(coupling=True), here, causal, known)
+        put(rows, aux.coupling)
 
 
 def _some(named: Mapping[str, Any], rows: slice) -> dict[str, Any]:
@@ -130,19 +180,20 @@ def _some(named: Mapping[str, Any], rows: slice) -> dict[str, Any]:
     return found
 
 
-def _row_method(named: Mapping[str, Any]) -> tuple[str | None, bool]:
-    """By which method rows are made alone, and whether from potentials; None: they are not."""
+def _row_method(named: Mapping[str, Any]) -> tuple[str, str]:
+    """By which method rows are made, and how."""
     given = {name for name, x in named.items() if x is not None}
     method = named["method"]
     if isinstance(method, Spec):
-        return None, False
+        return "", _TOGETHER
     problem, _ = template(spec_for(method))
     alone = problem.rows == c.ROWS_HARD and problem.axis == c.AXIS_ROWS and not problem.entry_cap > 0
     if not alone or problem.end != c.SIDE_ROWS:
-        return None, False
-    if problem.columns == c.COLUMNS_FREE:
-        return (method, False) if given <= _OF_FREE_ROWS else (None, False)
+        return "", _TOGETHER
+    if problem.columns in (c.COLUMNS_FREE, c.COLUMNS_ONLINE):
+        kind = _ALONE if problem.columns == c.COLUMNS_FREE else _IN_ORDER
+        return (method, kind) if given <= _OF_FREE_ROWS else ("", _TOGETHER)
     plain = "{" not in method and "/" in method and problem.regulariser != c.HARD
     if problem.columns not in COUPLED or not plain or not given <= _OF_ROWS | _OF_COLUMNS:
-        return None, False
-    return method.partition("/")[0], True
+        return "", _TOGETHER
+    return method.partition("/")[0], _BY_POTENTIAL

@@ -282,17 +282,6 @@ def attention_forward(
         few = tap.few("pattern")
     wanted = bool(output_attentions) or (few is None and tap is not None and tap.wants("pattern"))
     received = tap is not None and tap.wants("receiver")
-    if online and _steps(module, (query, key, value), dropout, wanted or received or few is not None):
-        found = _hf_cache.attend(
-            module,
-            (query, key, value),
-            attention_mask,
-            scale=scaling,
-            enable_gqa=True,
-            method=method,
-            **extra,
-        )
-        return _given(tap, found), None
     named = {
         "is_causal": bool(causal) and attention_mask is None and queries > 1,
         "scale": scaling,
@@ -300,21 +289,36 @@ def attention_forward(
         "method": method,
         **extra,
     }
+    operands, step = (query, key, value, attention_mask), None
+    if online and _steps(module, (query, key, value), dropout):
+        step = _hf_cache.begin(module, operands, named)
+        operands, named = step.operands, step.named
     if tap is not None and few is not None:
-        put = tap.sink("pattern", len(few), query, key.shape[2])
-        _hf_rows.weights(put, few, (query, key, value, attention_mask), named)
+        put = tap.sink("pattern", len(few), query, keys)
+        _hf_rows.weights(put, few, operands, named, None if step is None else step.left)
     request = AuxRequest(coupling=wanted, receiver=received) if wanted or received else None
-    found = attention(query, key, value, attention_mask, dropout, return_aux=request, **named)
+    if step is not None:
+        found = _hf_cache.attend(module, step, request)
+    else:
+        found = attention(*operands, dropout, return_aux=request, **named)
     weights = None
     if wanted or received:
         found, aux = found
-        weights, mass = aux.coupling, aux.receiver
+        weights, mass = _wide(aux.coupling, keys), _wide(aux.receiver, keys)
         if tap is not None and wanted:
+            plan = weights
             found, weights = tap.mixed(weights, value, found, dropout)
-            mass = mass if weights is aux.coupling else weights.sum(2)
+            mass = mass if weights is plan else weights.sum(2)
         if tap is not None and received:
             tap("receiver", mass)
     return _given(tap, found), weights if output_attentions else None
+
+
+def _wide(x: torch.Tensor | None, keys: int) -> Any:
+    """With zeros for keys that a static cache has room for."""
+    if x is None or x.shape[-1] == keys:
+        return x
+    return torch.nn.functional.pad(x, (0, keys - x.shape[-1]))
 
 
 def _of_arrays(*options: Mapping[str, Any] | None) -> bool:
@@ -328,16 +332,10 @@ def _given(tap: _hf_points.Tap | None, found: torch.Tensor) -> torch.Tensor:
     return out if tap is None else tap("z", out)
 
 
-def _steps(module: torch.nn.Module, tensors: tuple[torch.Tensor, ...], dropout: float, weights: bool) -> bool:
+def _steps(module: torch.nn.Module, tensors: tuple[torch.Tensor, ...], dropout: float) -> bool:
     """Whether a call of online columns remembers what its keys have left; a call behind a cache must."""
-    if torch.compiler.is_compiling() or dropout or weights:
-        why = (
-            "in a compiled graph"
-            if torch.compiler.is_compiling()
-            else "with dropout"
-            if dropout
-            else "with weights"
-        )
+    if torch.compiler.is_compiling() or dropout:
+        why = "in a compiled graph" if torch.compiler.is_compiling() else "with dropout"
     elif torch.is_grad_enabled() and any(x.requires_grad for x in tensors):
         why = "with gradients"
     else:
@@ -532,11 +530,11 @@ def points(model: torch.nn.Module) -> list[str]:
     hook_receiver, hook_z; of models with one attention module a block hook_resid_pre and hook_resid_post,
     hook_embed, hook_pos_embed and what else the embeddings have, and where the modules of a block are known
     by name attn.hook_result, hook_attn_out, hook_resid_mid, mlp.hook_pre, mlp.hook_pre_linear and
-    mlp.hook_post (not of experts), hook_mlp_out and its norms, ln1.hook_scale and ln1.hook_normalized, ln2,
-    ln1_post, ln2_post, attn.q_norm, attn.k_norm, latents, and ln_final. A run that asks for what the
-    branches give raises RuntimeError where these do not add up to the stream, or their insides not to what
-    they give. Layers are counted as `set_attention` counts them. Other places are modules, which torch's
-    own hooks reach.
+    mlp.hook_post, those of routers, experts and what all tokens have beside, hook_mlp_out and its norms,
+    ln1.hook_scale and ln1.hook_normalized, ln2, ln1_post, ln2_post, attn.q_norm, attn.k_norm, latents, and
+    ln_final. A run that asks for what the branches give raises RuntimeError where these do not add up to the
+    stream, or their insides not to what they give. Layers are counted as `set_attention` counts them. Other
+    places are modules, which torch's own hooks reach.
 
     Examples
     --------
@@ -610,7 +608,7 @@ def weights(
 ) -> Any:
     """The attention weights of one head, made in blocks of rows: no other head's are held.
 
-    Of online and prefix columns, hard or relaxed rows and caps of weights a plan is of all rows: of these
+    Of prefix columns, hard or relaxed rows and caps of weights a plan is of all rows: of these
     [queries, keys] numbers of the head are held beside what is kept.
 
     Parameters
@@ -648,8 +646,9 @@ def patch(
     point: str = "hook_resid_pre",
     *,
     by: str | None = None,
-    answer: int | None = None,
-    other: int | None = None,
+    answer: int | str | None = None,
+    other: int | str | None = None,
+    tokenizer: Any = None,
 ) -> Patching:
     """Activation patching: which places of a run carry what makes two prompts differ.
 
@@ -659,22 +658,25 @@ def patch(
     ----------
     model : module
         A model with a head for the next token, switched to otattn as by `edited`.
-    clean, corrupt : ids, shape (tokens,) or (1, tokens)
+    clean, corrupt : str, or ids, shape (tokens,) or (1, tokens)
         Prompts of equally many tokens.
     point : str
         A point of every layer: "hook_resid_pre", "z", "pattern", ...
     by : str, optional
         "position", or "head" (the default where the point has heads).
-    answer, other : int, optional
+    answer, other : int or str, optional
         Two tokens whose logits behind the last position are compared; each prompt's own prediction unless
         given.
+    tokenizer : optional
+        Whose `encode` makes ids of texts and whose `decode` gives the texts of tokens; without one they are
+        ids.
 
     Returns
     -------
     Patching
-        As `otattn.Model.patch` returns it; its tokens are ids.
+        As `otattn.Model.patch` returns it; `otattn.show` draws it.
     """
-    return _hf_points.patch(_on_otattn(model), (clean, corrupt), point, by, (answer, other))
+    return _hf_points.patch(_on_otattn(model), (clean, corrupt), point, by, (answer, other), tokenizer)
 
 
 @torch.no_grad()
@@ -689,12 +691,13 @@ def logit_lens(model: torch.nn.Module, inputs: Any, top: int = 1, *, tokenizer: 
     model : module
         A model with a head for tokens and one list of blocks, switched to otattn as by `edited`; of models
         with parts for images the last list.
-    inputs : tensor or dict
-        Ids (batch, tokens), or all arguments by name as a tokenizer returns them.
+    inputs : tensor, dict or str
+        Ids (batch, tokens), or all arguments by name as a tokenizer returns them, or one text.
     top : int
         How many tokens of each place.
     tokenizer : optional
-        Whose `decode` gives the texts of tokens; without one they are ids.
+        Whose `encode` makes ids of a text and whose `decode` gives the texts of tokens; without one they are
+        ids.
 
     Returns
     -------

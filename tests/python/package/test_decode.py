@@ -31,6 +31,25 @@ def test_steps_are_the_whole(kind: Any, method: str, first: int, step: int, rng:
         left, at, end = after, end, end + step
 
 
+@pytest.mark.parametrize("method", ["softmax", "sparsemax/online:1.3", "softmax/online:1.5"])
+def test_what_steps_return_besides(method: str, rng: np.random.Generator) -> None:
+    q, k, v = (rng.standard_normal((2, heads, 9, 4)) for heads in (4, 2, 2))
+    words = {"method": method, "enable_gqa": True}
+    asked = {"return_aux": ("coupling", "receiver", "row_stats")}
+    _, whole = otattn.attention(q, k, v, is_causal=True, **asked, **words)
+    left, mass = None, np.zeros((2, 4, 9))
+    for begin, end in ((0, 4), (4, 5), (5, 9)):
+        out, left, aux = otattn.decode(
+            q[:, :, begin:end], k[:, :, :end], v[:, :, :end], left, **asked, **words
+        )
+        assert abs(aux.coupling - whole.coupling[:, :, begin:end, :end]).max() <= 1e-12
+        assert abs(aux.coupling @ v[:, :, :end].repeat(2, 1) - out).max() <= 1e-12
+        assert abs(aux.row_stats.entropy - whole.row_stats.entropy[:, :, begin:end]).max() <= 1e-12
+        mass[..., :end] += aux.receiver
+        assert aux.potentials is None and aux.info.status == "ok"
+    assert abs(mass - whole.receiver).max() <= 1e-12
+
+
 def test_what_decode_refuses(rng: np.random.Generator) -> None:
     x = rng.standard_normal((1, 4, 3))
     for words, said in (

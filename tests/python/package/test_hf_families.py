@@ -12,7 +12,7 @@ from typing import Any
 import otattn
 import pytest
 import torch
-from otattn import _hf_watch
+from otattn import _hf_rows, _hf_watch
 
 transformers = pytest.importorskip("transformers")
 
@@ -414,6 +414,85 @@ def test_online_columns_generate_with_a_cache(
         logits = model(found).logits
         otattn.hf.set_attention(model, "softmax")
         assert torch.equal(found, expected) and (logits - model(found).logits).abs().max() > 1e-3
+
+
+@pytest.mark.parametrize("how", ["dynamic", "static"])
+@pytest.mark.parametrize("padded", [False, True])
+def test_weights_of_online_columns_behind_a_cache(how: str, padded: bool, monkeypatch: Any) -> None:
+    """Behind a cache, in blocks of few rows, they are those of the whole text at once."""
+    monkeypatch.setattr(_hf_rows, "_NUMBERS", 20)
+    model = drawn("llama", "sdpa", num_key_value_heads=2)
+    otattn.hf.set_attention(model, "softmax/online:1.2", temperature=0.7)
+    ids = torch.arange(2 * 9).reshape(2, 9) + 3
+    mask = torch.ones_like(ids)
+    mask[1, :2] = int(not padded)
+    config = model.config
+    cache = (
+        transformers.DynamicCache(config=config)
+        if how == "dynamic"
+        else transformers.StaticCache(config=config, max_cache_len=12)
+    )
+    with torch.no_grad():
+        for layer in model.modules():
+            if isinstance(layer, torch.nn.Linear):
+                layer.weight.mul_(3)
+        whole = otattn.hf.capture(model, {"input_ids": ids, "attention_mask": mask}, ["pattern", "receiver"])
+        plain = model(ids, attention_mask=mask, output_attentions=True)
+        mass = 0
+        for begin, end in ((0, 4), (4, 5), (5, 9)):
+            given = {
+                "input_ids": ids[:, begin:end],
+                "attention_mask": mask[:, :end],
+                "position_ids": torch.arange(begin, end)[None],
+                "past_key_values": cache,
+            }
+            words = ["receiver", "pattern"]
+            found = otattn.hf.capture(model, given, words, heads=[1, 2] if begin < 5 else None)
+            wanted = whole["pattern", 1][:, 1:3] if begin < 5 else whole["pattern", 1]
+            rows = found["pattern", 1]
+            assert rows.shape[-1] == (end if how == "dynamic" else 12)
+            assert (rows[..., :end] - wanted[:, :, begin:end, :end]).abs().max() <= 2e-5
+            assert not rows[..., end:].any()
+            mass = found["receiver", 1][:, -2 if begin < 5 else 2, :9]
+        # Keys are held to their cap, so what rows before have left was heard of.
+        assert (whole["receiver", 1] <= 1.2 + 1e-5).all() and (mass >= 0).all()
+        assert (plain.attentions[1] - whole["pattern", 1]).abs().max() <= 1e-6
+        made = model.generate(
+            ids,
+            attention_mask=mask,
+            max_new_tokens=3,
+            min_new_tokens=3,
+            do_sample=False,
+            pad_token_id=0,
+            output_attentions=True,
+            return_dict_in_generate=True,
+            cache_implementation=how,
+        )
+        again = model(
+            made.sequences,
+            attention_mask=torch.cat([mask, torch.ones(2, 3, dtype=mask.dtype)], 1),
+            output_attentions=True,
+        )
+        for step in (1, 2):
+            weights = made.attentions[step][1]
+            wanted = again.attentions[1][:, :, 8 + step : 9 + step, : 9 + step]
+            assert (weights[..., : 9 + step] - wanted).abs().max() <= 2e-5
+            assert not weights[..., 9 + step :].any()
+
+
+def test_online_columns_heed_masks_that_look_ahead() -> None:
+    """As models have them whose tokens of one image see each other."""
+    torch.manual_seed(0)
+    q, k, v = (torch.randn(1, 2, 6, 4) for _ in range(3))
+    mask = torch.ones(6, 6, dtype=torch.bool).tril()
+    mask[1:4, 1:4] = True
+    layer = torch.nn.Module()
+    method = {"method": "softmax/online:1.2"}
+    with torch.no_grad():
+        found, _ = otattn.hf.attention_forward(layer, q, k, v, mask[None, None], is_causal=True, **method)
+        wanted = otattn.attention(q, k, v, mask, **method)
+        assert (found.transpose(1, 2) - wanted).abs().max() <= 1e-6
+        assert (wanted - otattn.attention(q, k, v, is_causal=True, **method)).abs().max() > 1e-3
 
 
 def test_online_columns_refuse_a_cache_of_other_tokens() -> None:

@@ -148,7 +148,7 @@ def test_models_that_have_no_lens_are_refused_by_name(tmp_path: Any) -> None:
     ):
         with pytest.raises(kind, match=words):
             otattn.hf.logit_lens(one, IDS)
-    with pytest.raises(TypeError, match=r"inputs have ids of str, wanted a tensor \(batch, tokens\)"):
-        otattn.hf.logit_lens(network, "text")
+    with pytest.raises(TypeError, match=r"inputs have ids of list, wanted a tensor \(batch, tokens\)"):
+        otattn.hf.logit_lens(network, [3, 4])
     with pytest.raises(ValueError, match="top is 41"):
         otattn.hf.logit_lens(network, IDS, top=41)

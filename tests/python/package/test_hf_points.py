@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import types
 import warnings
 from typing import Any, cast
 
@@ -83,6 +84,7 @@ SMALL: dict[str, Any] = {
 }
 GROUPS = {"num_key_value_heads": 2}
 MIXED = {"num_local_experts": 3, "num_experts_per_tok": 2}
+CHOSEN = {"num_experts": 5, "num_experts_per_tok": 3, "moe_intermediate_size": 16, "decoder_sparse_step": 1}
 WHOLE = {"rope_type": "default", "rope_theta": 500.0, "partial_rotary_factor": 1.0}
 LATENT = {
     "num_key_value_heads": 4,
@@ -116,6 +118,16 @@ FAMILIES: list[tuple[str, dict[str, Any]]] = [
     ("Mixtral", {**GROUPS, **MIXED}),
     ("GptOss", {**GROUPS, **MIXED, "head_dim": 6}),
     ("DeepseekV3", LATENT),
+    ("DeepseekV3", {**LATENT, "q_lora_rank": None, "norm_topk_prob": False, "routed_scaling_factor": 1.5}),
+    (
+        "DeepseekV2",
+        {
+            **{k: v for k, v in LATENT.items() if k != "rope_interleave"},
+            "topk_method": "group_limited_greedy",
+        },
+    ),
+    ("Qwen3Moe", {**GROUPS, **CHOSEN, "head_dim": 8, "norm_topk_prob": True}),
+    ("Qwen2Moe", {**GROUPS, **CHOSEN, "shared_expert_intermediate_size": 24}),
     ("Bert", {}),
     ("Roberta", {"pad_token_id": 1}),
     ("Electra", {"embedding_size": 24}),
@@ -150,13 +162,9 @@ def family(kind: str, settings: dict[str, Any], folder: Any) -> tuple[Any, otatt
 def test_points_of_families(kind: str, settings: dict[str, Any], tmp_path: Any) -> None:
     """Each point holds what the program's holds, and each edit does what the program's does."""
     network, ours = family(kind, settings, tmp_path)
-    names = otattn.hf.points(network)
+    names, mixed = otattn.hf.points(network), "first_k_dense_replace" in settings
     assert set(names) <= set(ours.points), set(names) - set(ours.points)
-    elsewhere = {"hook_q", "hook_k"} if settings is LATENT else set()
-    experts = settings is LATENT or "num_local_experts" in settings
-    lacking = {name for name in set(ours.points) - set(names) if not (experts and ".mlp." in name)}
-    assert not any(".shared." in name for name in set(ours.points) - set(names))
-    assert {name.rpartition(".")[2] for name in lacking} <= elsewhere
+    assert set(ours.points) == set(names)
     with torch.no_grad():
         found = otattn.hf.capture(network, IDS, "all")
         wanted = ours.capture(IDS.numpy(), names)
@@ -169,13 +177,54 @@ def test_points_of_families(kind: str, settings: dict[str, Any], tmp_path: Any) 
             # Queries, keys, weights and what they mix pass through the same tap in every family.
             plain = name.endswith(("hook_q", "hook_k"))
             tapped = ".attn." in name and not plain and "norm" not in name and "result" not in name
-            if (name.startswith("blocks.1") and ".shared." not in name) or tapped:
+            second = name.startswith("blocks.1") and not (mixed and ".mlp." in name)
+            if second or tapped or name.endswith("expert_indices"):
+                continue
+            if name.endswith("attn.hook_k") and "kv_lora_rank" in settings:
+                with pytest.raises(ValueError, match="heads share a part of it"):
+                    otattn.hf.edited(network, Edit(name)).__enter__()
                 continue
             edits = [Edit(name, factor=0.5, token=slice(1, 4), column=0)]
             with otattn.hf.edited(network, *edits):
                 here = otattn.hf.capture(network, IDS, names[-1])[names[-1]]
             there = ours.capture(IDS.numpy(), names[-1], edits=edits)[names[-1]]
             assert near(here, there), name
+
+
+def test_what_mixtures_refuse(tmp_path: Any) -> None:
+    network, _ = family("GptOss", {**GROUPS, **MIXED, "head_dim": 6}, tmp_path)
+    mlp = network.model.layers[0].mlp
+    with torch.no_grad():
+        before = network(IDS).logits
+        with pytest.raises(ValueError, match="cannot be edited: it follows from mlp"):
+            otattn.hf.edited(network, Edit("mlp.hook_expert_indices")).__enter__()
+        changes = Edit("mlp.hook_expert_weights", "add", values=-1)
+        with (
+            otattn.hf.edited(network, changes),
+            pytest.raises(ValueError, match="hook_expert_weights is below 0"),
+        ):
+            network(IDS)
+        # What looks on at the router's calls has gone with the run that raised.
+        assert torch.overrides._len_torch_function_stack() == 0
+        assert torch.allclose(network(IDS).logits, before, atol=1e-5)
+        with mlp.experts.register_forward_hook(lambda *given: 1.5 * given[2], prepend=True):
+            otattn.hf.capture(network, IDS, "mlp.hook_router_logits")
+            with pytest.raises(RuntimeError, match="hook_out is unknown: GptOssExperts gives something else"):
+                otattn.hf.capture(network, IDS, "mlp.experts.hook_post")
+        with (
+            mlp.router.register_forward_hook(lambda *given: given[2][:2], prepend=True),
+            pytest.raises(RuntimeError, match="router_logits is unknown: GptOssTopKRouter does something"),
+        ):
+            otattn.hf.capture(network, IDS, "mlp.hook_chosen_weights")
+        # In half precision, and behind a cache.
+        network.bfloat16()
+        found = otattn.hf.capture(network, IDS, "all")
+        past = network(IDS[:, :4]).past_key_values
+        tail = otattn.hf.capture(network, {"input_ids": IDS[:, 4:], "past_key_values": past}, "all")
+        for name in found:
+            if ".mlp." in name and "indices" not in name:
+                a, b = found[name][:, 4:].float(), tail[name].float()
+                assert (a - b).abs().max() <= 0.1 * a.abs().max(), name
 
 
 def places(shape: tuple[int, ...], pairs: bool) -> dict[str, Any]:
@@ -231,6 +280,53 @@ def test_edits_stack_and_every_layer_is_meant(pair: tuple[Any, otattn.Model]) ->
     assert near(found, ours.run(IDS.numpy(), edits=edits).logits)
     assert near(outer, ours.run(IDS.numpy(), edits=edits[:1]).logits)
     assert all(bool((x[:, :, 0] == 0).all()) for x in inner.values()) and len(inner) == 2
+
+
+class Letters:
+    """A tokenizer as transformers has them, whose tokens are letters behind one that begins a text."""
+
+    def encode(self, text: str, add_special_tokens: bool = True) -> list[int]:
+        return [1] * add_special_tokens + [ord(one) - 94 for one in text]
+
+    def decode(self, ids: list[int]) -> str:
+        return "".join(chr(one + 94) for one in ids)
+
+
+class Encoder(Letters):
+    """One as `tokenizers` has them."""
+
+    def encode(self, text: str, add_special_tokens: bool = True) -> Any:
+        return types.SimpleNamespace(ids=super().encode(text, add_special_tokens))
+
+
+@pytest.mark.parametrize("kind", [Letters, Encoder])
+def test_texts_are_their_tokens(pair: tuple[Any, otattn.Model], kind: type[Letters]) -> None:
+    network, _ = pair
+    ids = {text: kind().decode([1]) + text for text in ("abcd", "axcd")}
+    rows = [torch.tensor(Letters().encode(text)) for text in ids]
+    wanted = otattn.hf.patch(network, *rows, answer=4, other=7)
+    found = otattn.hf.patch(network, *ids, answer="b", other="e", tokenizer=kind())
+    assert (found.shares == wanted.shares).all() and (found.answer, found.other) == (4, 7)
+    assert "".join(found.tokens) == ids["axcd"]
+    mixed = otattn.hf.patch(network, rows[0], "axcd", answer=4, other="e", tokenizer=kind())
+    assert (mixed.shares == wanted.shares).all() and mixed.tokens == found.tokens
+    lens = otattn.hf.logit_lens(network, "axcd", tokenizer=kind())
+    assert (
+        lens.tokens == [found.tokens] and (lens.ids == otattn.hf.logit_lens(network, rows[1][None]).ids).all()
+    )
+    for given, words in (
+        ({"clean": "abc"}, "the prompts are 4 and 5 tokens"),
+        ({"answer": "bc", "other": 3}, "answer is 'bc', which is 2 tokens, wanted one"),
+        ({"clean": []}, r"clean has \(1, 0\), wanted the ids of one prompt"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            otattn.hf.patch(network, **{"clean": "abcd", "corrupt": "axcd", "tokenizer": kind(), **given})
+    for call in (
+        lambda: otattn.hf.patch(network, "abcd", rows[1]),
+        lambda: otattn.hf.logit_lens(network, "abcd"),
+    ):
+        with pytest.raises(TypeError, match="'abcd'; give tokenizer=, or its ids"):
+            call()
 
 
 @pytest.mark.parametrize(("point", "by"), [("resid_pre", None), ("z", None), ("pattern", "head")])
@@ -360,14 +456,17 @@ def test_weights_are_those_of_model(pair: tuple[Any, otattn.Model]) -> None:
             otattn.hf.weights(network, IDS, *given[:2], out=given[2] if len(given) > 2 else None)
 
 
-def test_mass_and_single_heads_take_no_square() -> None:
-    script = """
+@pytest.mark.parametrize("method", ["softmax", "softmax/online:2"])
+def test_mass_and_single_heads_take_no_square(method: str) -> None:
+    script = (
+        f"method = {method!r}"
+        + """
 import resource, numpy, otattn, torch, transformers
 peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
 size = dict(vocab_size=11, n_positions=4000, n_embd=16, n_layer=2, n_head=4, bos_token_id=1, eos_token_id=2)
 model = transformers.GPT2LMHeadModel(transformers.GPT2Config(**size)).eval()
 ids = torch.arange(4000)[None] % 11
-otattn.hf.set_attention(model, "softmax")
+otattn.hf.set_attention(model, method)
 with torch.no_grad():
     model(ids)
     otattn.hf.capture(model, ids[:, :9], ["receiver", "pattern"], heads=2)
@@ -383,6 +482,7 @@ with torch.no_grad():
     weights = otattn.hf.capture(model, ids, "pattern", layers=1, heads=2)["pattern", 1]
     print(peak() - before, abs(weights[:, 0].numpy() - out).max())
 """
+    )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     square = 4 * 4000**2 / 1e6  # of one head, f32, of which a layer has four
@@ -436,7 +536,7 @@ def test_what_an_edit_cannot_mean_is_refused(pair: tuple[Any, otattn.Model]) -> 
         (Edit("mlp.hook_mid"), r"no point 'mlp.hook_mid', otattn.hf.points\(model\) lists them"),
         (Edit("receiver"), "hook_receiver cannot be edited: nothing reads it again; edit attn.hook_pattern"),
         (Edit("logits"), "no point 'logits' of this model: the model returns them; otattn.Model may have it"),
-        (Edit("router_logits"), "'router_logits' of this model: routers and experts of transformers are"),
+        (Edit("router_logits"), "'router_logits' of this model: its layers have no router that returns"),
         (Edit("z", layer=2), "layers 0 to 1"),
         (Edit("z", "times"), "wanted one of scale, replace, add, mean"),
         (Edit("z", head=7), "head is 7"),

@@ -32,6 +32,7 @@ def arrays(x: NDArray[np.float64], mask: NDArray[np.bool_]) -> None:
     assert_type(otattn.coupling(x, return_aux=("lse",)), tuple[NDArray[np.float64], otattn.AuxOutput])
     assert_type(otattn.coupling([[1.0, 2.0]]), Any)
     assert_type(otattn.decode(x, x, x)[0], NDArray[np.float64])
+    assert_type(otattn.decode(x, x, x, return_aux="receiver")[2], otattn.AuxOutput)
     assert_type(otattn.sinkhorn_normalize(x), NDArray[np.float64])
     maps = otattn.activations
     assert_type(maps.softmax(x), NDArray[np.float64])
