@@ -93,7 +93,7 @@ typedef struct ota_tokenizer_parts {
                   "plamo2" (of scores, too), "rwkv" (the longest piece; bytes as Python escapes them) or "wordpiece" */
     /* How text is cut before merging: "gpt-2" (default), "smollm", "llama-3", "qwen-2", "qwen-3.5", "gpt-4o", "tekken",
        "deepseek-llm", "deepseek-coder", "deepseek-3", "falcon", "bloom", "viking", "seed-coder", "superbpe",
-       "bailing". BPE only. */
+       "bailing", "ggml" (what llama.cpp does where a file names none). BPE only. */
     const char *cut;
     const ota_text *pieces; /* [piece_count]; id = index. BPE: in the byte alphabet of GPT-2.
                                SentencePiece: U+2581 stands for a blank.

@@ -282,6 +282,6 @@ ota_status ota_config_read(const char *path, const ota_architecture **architectu
     json_decref(tree);
     if (status == OTA_OK && ota_architecture_has(*architecture, OTA_ARCH_GROUPS_MERGED))
         config->matrices.merged_by_group = true;
-    if (status == OTA_OK) status = ota_config_finish(*architecture, config, path, error);
+    if (status == OTA_OK) status = ota_config_finish(*architecture, config, false, path, error);
     return status;
 }

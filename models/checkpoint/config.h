@@ -493,8 +493,8 @@ void ota_config_set(ota_config *config, const ota_config_key *key, double value)
 /* config.json of a folder. */
 ota_status ota_config_read(const char *path, const ota_architecture **architecture,
                            ota_config *config, ota_ending *ending, ota_error *error);
-/* The last checks and derived sizes, for both formats; `path` for messages. */
-ota_status ota_config_finish(const ota_architecture *architecture, ota_config *config,
+/* The last checks and derived sizes; format and `path` for messages. */
+ota_status ota_config_finish(const ota_architecture *architecture, ota_config *config, bool gguf,
                              const char *path, ota_error *error);
 /* A strict JSON file below `most` bytes: no duplicate keys, nesting at most 64; the tree is the
  * caller's. */

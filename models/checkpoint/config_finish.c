@@ -2,6 +2,9 @@
 #include "base/base.h"
 #include "config.h"
 
+#include <stdarg.h>
+#include <stddef.h>
+
 enum { MOST_POSITIONS = 1 << 20 };
 
 void ota_config_set(ota_config *config, const ota_config_key *key, double value) {
@@ -17,9 +20,39 @@ void ota_config_set(ota_config *config, const ota_config_key *key, double value)
     }
 }
 
+typedef struct finishing {
+    const ota_architecture *architecture;
+    ota_config *config;
+    bool gguf;
+    const char *path;
+    ota_error *error;
+} finishing;
+
+/* The sentence about a field, behind the key that says it in this format, of several the last; a format without such a key has the
+ * sentence alone. */
+__attribute__((format(printf, 3, 4))) static ota_status refuse_field(const finishing *f,
+                                                                     size_t offset,
+                                                                     const char *format, ...) {
+    char sentence[256];
+    const char *name = NULL;
+    const ota_config_key *key;
+    va_list arguments;
+    va_start(arguments, format);
+    (void)ota_vsnprintf(sentence, sizeof sentence, format, arguments);
+    va_end(arguments);
+    for (int i = 0; (key = ota_architecture_key(f->architecture, i)) != NULL; i++)
+        if (key->offset == offset && (f->gguf ? key->gguf : key->hub) != NULL)
+            name = f->gguf ? key->gguf : key->hub;
+    if (name == NULL) return ota_refuse_at(f->error, f->path, 0, "%s", sentence);
+    return ota_refuse_at(f->error, f->path, 0, "\"%s%s%s\": %s",
+                         f->gguf ? f->architecture->name : "", f->gguf ? "." : "", name, sentence);
+}
+
 /* Which layers see a window, and which have no positions. */
 static void choose_layers(const ota_architecture *architecture, ota_config *config) {
     if (!config->local.windowed) config->local.window = 0;
+    /* Half of a window of 1 is 0: the token itself. */
+    const bool given = config->local.window > 0;
     if (ota_architecture_has(architecture, OTA_ARCH_WINDOW_BOTH)) config->local.window /= 2;
     for (int64_t k = 0; config->rope.replaced && k < config->layers; k++)
         config->rope.spared[k] = true;
@@ -27,7 +60,7 @@ static void choose_layers(const ota_architecture *architecture, ota_config *conf
         config->rope.spared[k] = (k + 1) % config->rope.spared_period == 0;
     /* Where a list says which layers see a window it has been read already. */
     for (int64_t k = 0; config->local.period > 0 && k < config->layers; k++)
-        config->local.layers[k] = config->local.window > 0 && k >= config->local.first &&
+        config->local.layers[k] = given && k >= config->local.first &&
                                   (config->local.end == 0 || k < config->local.end) &&
                                   (ota_architecture_has(architecture, OTA_ARCH_SPARED)
                                        ? config->rope.spared[k]
@@ -98,11 +131,12 @@ static ota_status finish_latent(ota_config *config, const char *path, ota_error 
     return OTA_OK;
 }
 
-static ota_status finish_heads(const ota_architecture *architecture, ota_config *config,
-                               const char *path, ota_error *error) {
+static ota_status finish_heads(const finishing *f) {
+    const ota_architecture *architecture = f->architecture;
+    ota_config *config = f->config;
     const int64_t width = config->sizes[OTA_SIZE_WIDTH];
     if (ota_architecture_has(architecture, OTA_ARCH_LATENT)) {
-        const ota_status status = finish_latent(config, path, error);
+        const ota_status status = finish_latent(config, f->path, f->error);
         if (status != OTA_OK) return status;
     }
     if (config->form.single_key && !config->form.key_groups) config->kv_heads = 1;
@@ -111,52 +145,57 @@ static ota_status finish_heads(const ota_architecture *architecture, ota_config 
         config->head_width = config->rotary_width;
     if (config->head_width == 0) {
         if (width % config->heads != 0)
-            return ota_refuse_at(error, path, 0, "the width %lld is no multiple of %lld heads",
-                                 (long long)width, (long long)config->heads);
+            return refuse_field(f, offsetof(ota_config, heads),
+                                "the width %lld is no multiple of %lld heads", (long long)width,
+                                (long long)config->heads);
         config->head_width = width / config->heads;
     }
     if (config->heads % config->kv_heads != 0)
-        return ota_refuse_at(error, path, 0, "%lld heads are no multiple of %lld key heads",
-                             (long long)config->heads, (long long)config->kv_heads);
+        return refuse_field(f, offsetof(ota_config, kv_heads),
+                            "%lld heads are no multiple of %lld key heads",
+                            (long long)config->heads, (long long)config->kv_heads);
     if (config->value_width == 0) config->value_width = config->head_width;
     return OTA_OK;
 }
 
-static ota_status finish_rope(const ota_architecture *architecture, ota_config *config,
-                              const char *path, ota_error *error) {
+static ota_status finish_rope(const finishing *f) {
+    const ota_architecture *architecture = f->architecture;
+    ota_config *config = f->config;
     const ota_rope_config *rope = &config->rope;
     if (config->rotary_width == 0)
         config->rotary_width = (int64_t)((double)config->head_width * rope->share);
     if (config->rotary_width != config->head_width &&
         !ota_architecture_has(architecture, OTA_ARCH_PARTIAL | OTA_ARCH_LATENT))
-        return ota_refuse_at(error, path, 0,
-                             "%lld of %lld numbers of a head are rotated; only all of them are run",
-                             (long long)config->rotary_width, (long long)config->head_width);
+        return refuse_field(f, offsetof(ota_config, rotary_width),
+                            "%lld of %lld numbers of a head are rotated; only all of them are run",
+                            (long long)config->rotary_width, (long long)config->head_width);
     if (config->rotary_width < 2 || config->rotary_width > config->head_width ||
         config->rotary_width % 2 != 0)
-        return ota_refuse_at(error, path, 0,
-                             "rotary positions need an even number of a head's %lld numbers, not "
-                             "%lld",
-                             (long long)config->head_width, (long long)config->rotary_width);
-    if (!(rope->base > 1) || rope->base > 1e12 ||
-        (ota_architecture_has(architecture, OTA_ARCH_TWO_ROPES) &&
-         (!(rope->local_base > 1) || rope->local_base > 1e12)))
-        return ota_refuse_at(error, path, 0, "rotary positions need a base above 1");
+        return refuse_field(f, offsetof(ota_config, rotary_width),
+                            "rotary positions need an even number of a head's %lld numbers, not "
+                            "%lld",
+                            (long long)config->head_width, (long long)config->rotary_width);
+    const bool two = ota_architecture_has(architecture, OTA_ARCH_TWO_ROPES);
+    const bool poor = !(rope->base > 1) || rope->base > 1e12;
+    if (poor || (two && (!(rope->local_base > 1) || rope->local_base > 1e12)))
+        return refuse_field(
+            f, poor ? offsetof(ota_config, rope.base) : offsetof(ota_config, rope.local_base),
+            "rotary positions need a base above 1");
     if (rope->scaling.kind == OTA_ROPE_DYNAMIC) {
         /* Whatever else the file says of an original context. */
         config->rope.scaling.original = (double)config->sizes[OTA_SIZE_POSITIONS];
         const double positions = rope->scaling.factor * rope->scaling.original;
-        if (ota_architecture_has(architecture, OTA_ARCH_TWO_ROPES) || config->rotary_width < 4)
-            return ota_refuse_at(error, path, 0,
+        if (two || config->rotary_width < 4)
+            return ota_refuse_at(f->error, f->path, 0,
                                  "such rotary positions are not scaled dynamically");
         config->sizes[OTA_SIZE_POSITIONS] =
             positions < (double)MOST_POSITIONS ? (int64_t)positions : MOST_POSITIONS;
     }
     if (rope->scaling.kind == OTA_ROPE_LONG && rope->scaling.divisors != 0 &&
         rope->scaling.divisors != config->rotary_width / 2)
-        return ota_refuse_at(error, path, 0, "longrope has %lld divisors for %lld frequencies",
-                             (long long)rope->scaling.divisors,
-                             (long long)(config->rotary_width / 2));
+        return ota_refuse_at(
+            f->error, f->path, 0, "longrope has %lld divisors for %lld frequencies",
+            (long long)rope->scaling.divisors, (long long)(config->rotary_width / 2));
     return OTA_OK;
 }
 
@@ -174,13 +213,14 @@ static ota_status finish_image(ota_config *config, const char *path, ota_error *
                          (long long)image->side, (long long)image->patch);
 }
 
-ota_status ota_config_finish(const ota_architecture *architecture, ota_config *config,
+ota_status ota_config_finish(const ota_architecture *architecture, ota_config *config, bool gguf,
                              const char *path, ota_error *error) {
+    const finishing f = {architecture, config, gguf, path, error};
     int64_t *sizes = config->sizes;
     const int64_t width = sizes[OTA_SIZE_WIDTH];
-    ota_status status = finish_heads(architecture, config, path, error);
+    ota_status status = finish_heads(&f);
     if (status == OTA_OK && ota_architecture_has(architecture, OTA_ARCH_ROTARY))
-        status = finish_rope(architecture, config, path, error);
+        status = finish_rope(&f);
     if (status != OTA_OK) return status;
     sizes[OTA_SIZE_EMBED] = config->embed_width != 0 ? config->embed_width : width;
     sizes[OTA_SIZE_POSITION] =
@@ -190,10 +230,12 @@ ota_status ota_config_finish(const ota_architecture *architecture, ota_config *c
                              "embeddings of %lld numbers in blocks of %lld are not run",
                              (long long)config->embed_width, (long long)width);
     if (config->words != 0 && config->words != sizes[OTA_SIZE_VOCABULARY])
-        return ota_refuse_at(error, path, 0, "%lld words and an embedding of %lld rows differ",
-                             (long long)config->words, (long long)sizes[OTA_SIZE_VOCABULARY]);
+        return refuse_field(&f, offsetof(ota_config, words),
+                            "%lld words and an embedding of %lld rows differ",
+                            (long long)config->words, (long long)sizes[OTA_SIZE_VOCABULARY]);
     if (!(config->norm_epsilon > 0) || !(config->norm_epsilon < 1))
-        return ota_refuse_at(error, path, 0, "the norm's epsilon must lie between 0 and 1");
+        return refuse_field(&f, offsetof(ota_config, norm_epsilon),
+                            "the norm's epsilon must lie between 0 and 1");
     status = finish_image(config, path, error);
     if (status == OTA_OK) status = finish_experts(config, path, error);
     if (status != OTA_OK) return status;
@@ -203,6 +245,13 @@ ota_status ota_config_finish(const ota_architecture *architecture, ota_config *c
                              "share one",
                              (long long)sizes[OTA_SIZE_BUCKETS] / 4, (long long)config->distance);
     choose_layers(architecture, config);
+    if (gguf && config->local.window > 0 && !config->scores.causal &&
+        !ota_architecture_has(architecture, OTA_ARCH_WINDOW_BOTH)) {
+        /* Programs of the format let such layers see all that follows. */
+        (void)refuse_field(&f, offsetof(ota_config, scores.causal),
+                           "it is false, and layers see a window");
+        return ota_advise(error, OTA_UNSUPPORTED, "open the model's folder");
+    }
     config->form.parallel |= config->form.key_groups;
     if (!config->form.parallel) config->form.norms = 2;
     if (config->form.norms == 0) config->form.norms = config->form.key_groups ? 2 : 1;

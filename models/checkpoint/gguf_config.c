@@ -197,7 +197,8 @@ static ota_status refuse_rest(const pair_reader *r) {
 
 static ota_status refuse_type(const pair_reader *r, const ota_gguf_pair *pair, const char *word) {
     (void)ota_refuse_at(r->error, r->gguf->shard.path, pair->offset,
-                        "rotary positions of type \"%.40s\" are not known", word);
+                        "\"%.*s\": rotary positions of type \"%.40s\" are not known",
+                        (int)pair->key_size, (const char *)pair->key, word);
     return ota_advise(r->error, OTA_UNSUPPORTED,
                       "none, linear, yarn, longrope and rope_freqs are carried out");
 }
@@ -210,7 +211,8 @@ static ota_status read_real(const pair_reader *r, const char *key, double *out) 
 
 /* What yarn and longrope say beside their factor; the files of others may hold the original context, without effect. */
 static ota_status read_stretch(const pair_reader *r, ota_rope_scaling *scaling, double *attention) {
-    static const char key[] = "rope.scaling.original_context_length";
+    static const char key[] = "rope.scaling.original_context_length",
+                      factor[] = "rope.scaling.attn_factor";
     char name[128];
     const ota_config_key whole = {.least = 1, .most = 1e9};
     int64_t original = 0;
@@ -221,9 +223,39 @@ static ota_status read_stretch(const pair_reader *r, ota_rope_scaling *scaling, 
     scaling->low = 1;
     scaling->high = 32;
     scaling->whole = true;
-    if (status == OTA_OK) status = read_real(r, "rope.scaling.attn_factor", attention);
+    pair = find_family(r, factor, name);
+    if (status == OTA_OK && pair != NULL) status = read_float(r, pair, name, attention);
+    if (status == OTA_OK && !(*attention > 0))
+        return ota_refuse_at(r->error, r->gguf->shard.path, pair->offset, "\"%s\" must be above 0",
+                             name);
     if (status == OTA_OK) status = read_real(r, "rope.scaling.yarn_beta_slow", &scaling->low);
     return status == OTA_OK ? read_real(r, "rope.scaling.yarn_beta_fast", &scaling->high) : status;
+}
+
+static ota_status refuse_attention_factor(const pair_reader *r, const ota_gguf_pair *type) {
+    (void)ota_refuse_at(r->error, r->gguf->shard.path, type->offset,
+                        "\"%s.rope.scaling.attn_factor\" is not 1, and such models are not run",
+                        r->architecture->name);
+    return ota_advise(r->error, OTA_UNSUPPORTED, "1 is the value that is");
+}
+
+/* Those of latent attention put yarn's number into the factor of scores (finish_latent), where the file holds its logarithm's
+ * multiplier; without that, programs of the format scale otherwise than the classes that the models come from. */
+static ota_status read_latent_yarn(const pair_reader *r, const ota_gguf_pair *type,
+                                   ota_rope_scaling *scaling) {
+    static const char key[] = "rope.scaling.yarn_log_multiplier";
+    char name[128];
+    double multiplier = 0;
+    const ota_gguf_pair *pair = find_family(r, key, name);
+    const ota_status status = pair != NULL ? read_float(r, pair, name, &multiplier) : OTA_OK;
+    if (status != OTA_OK) return status;
+    scaling->scale_all = 10 * multiplier;
+    scaling->attention = 1;
+    if (multiplier > 0 || !(scaling->factor > 1)) return OTA_OK;
+    (void)ota_refuse_at(r->error, r->gguf->shard.path, type->offset,
+                        "\"%s\" is missing or 0 beside yarn, and such models are not run", name);
+    return ota_advise(r->error, OTA_UNSUPPORTED,
+                      "write it as the package gguf does, or open the model's folder");
 }
 
 /* A factor without a type is linear, and the key of older files is the same number. Files of llama3 scaling hold the
@@ -252,22 +284,21 @@ static ota_status read_scaling(const pair_reader *r, ota_rope_scaling *scaling) 
     if (scaling->kind == OTA_ROPE_LINEAR && type == NULL && given == NULL)
         scaling->kind = OTA_ROPE_PLAIN;
     scaling->factor = factor != NULL ? factors[0] : factors[1];
-    /* Programs of that format multiply yarn's own number by the factor of the file. */
-    if (scaling->kind == OTA_ROPE_YARN && ota_architecture_has(r->architecture, OTA_ARCH_LATENT)) {
-        /* Those of latent attention put it into the factor of scores: finish_latent. */
-        double multiplier = 0;
-        status = read_real(r, "rope.scaling.yarn_log_multiplier", &multiplier);
-        if (status != OTA_OK) return status;
-        scaling->scale_all = 10 * multiplier;
-        scaling->attention = 1;
-    } else if (scaling->kind == OTA_ROPE_YARN)
+    /* Programs of that format multiply yarn's own number by the factor of the file; where layers have positions or scores of
+     * their own, they multiply those, too. */
+    if (scaling->kind == OTA_ROPE_YARN && (attention > 1 || attention < 1) &&
+        ota_architecture_has(r->architecture, OTA_ARCH_LATENT | OTA_ARCH_TWO_ROPES))
+        return refuse_attention_factor(r, type);
+    if (scaling->kind == OTA_ROPE_YARN && ota_architecture_has(r->architecture, OTA_ARCH_LATENT))
+        status = read_latent_yarn(r, type, scaling);
+    else if (scaling->kind == OTA_ROPE_YARN)
         scaling->attention = attention * (1 + 0.1 * log(scaling->factor > 1 ? scaling->factor : 1));
     else if (scaling->kind == OTA_ROPE_LONG)
         scaling->attention = attention;
-    const char *fault = ota_rope_fault(scaling);
-    if (fault == NULL) return OTA_OK;
-    return ota_refuse_at(r->error, path, given != NULL ? given->offset : type->offset, "%s: %s",
-                         name, fault);
+    const char *fault = status == OTA_OK ? ota_rope_fault(scaling) : NULL;
+    if (fault == NULL) return status;
+    return ota_refuse_at(r->error, path, given != NULL ? given->offset : type->offset, "\"%s\": %s",
+                         given == older && given != NULL ? older_name : name, fault);
 }
 
 static ota_status find_architecture(const ota_gguf *gguf, const ota_architecture **architecture,
@@ -282,7 +313,7 @@ static ota_status find_architecture(const ota_gguf *gguf, const ota_architecture
     *architecture = ota_architecture_named(name, true);
     if (*architecture != NULL) return OTA_OK;
     (void)ota_refuse_at(error, gguf->shard.path, pair->offset,
-                        "the architecture \"%.40s\" is not known", name);
+                        "general.architecture: the architecture \"%.40s\" is not known", name);
     return ota_advise(error, OTA_UNSUPPORTED, OTA_ARCHITECTURE_ADVICE);
 }
 
@@ -308,6 +339,6 @@ ota_status ota_gguf_config(const ota_gguf *gguf, const ota_architecture **archit
         status = read_scaling(&r, &config->rope.scaling);
     if (status == OTA_OK) status = refuse_rest(&r);
     if (status == OTA_OK) status = count_words(gguf, config, error);
-    if (status == OTA_OK) status = ota_config_finish(row, config, gguf->shard.path, error);
+    if (status == OTA_OK) status = ota_config_finish(row, config, true, gguf->shard.path, error);
     return status;
 }

@@ -13,6 +13,9 @@
  *   tokenizer.ggml.model "bert"   .tokens   .token_type   .unknown_token_id   .cls_token_id, else
  *   .bos_token_id, and .seperator_token_id (so spelled), else .eos_token_id, set around every text
  *
+ * Numbers that a file does not say, or says beyond its list, are those that llama.cpp has in their place: of "llama" 1, 2 and
+ * 0 (begin, end, unknown), of "t5" 1 and 2 (end, unknown), of "plamo2" 1 and 2, of "bert" 101 and 102.
+ *
  * There pieces that begin a word are spelled with U+2581 in front and those that continue one without the
  * ## of vocab.txt; control pieces and [...] stand as they are. Where .normalizer.lowercase does not tell whether
  * case is kept, it is where a piece has an upper-case letter; .normalizer.strip_accents is as that.
@@ -128,6 +131,9 @@ static const unsigned char *find_array(const lists *l, const char *key, ota_gguf
 static ota_status read_texts(const lists *l, const char *key, int64_t most, ota_text **out,
                              int64_t *count) {
     const unsigned char *at = find_array(l, key, OTA_GGUF_STRING, count);
+    if (at == NULL)
+        return ota_refuse(l->error, OTA_EFORMAT, "%s: %s must be a list of texts",
+                          ota_path_end(l->model->path), key);
     if (*count > most)
         return ota_refuse(l->error, OTA_ELIMIT, "%s: %s holds more than %lld texts",
                           ota_path_end(l->model->path), key, (long long)most);
@@ -169,28 +175,38 @@ static bool truth(const lists *l, const char *key, bool standard) {
     return pair != NULL ? l->map[pair->offset] != 0 : standard;
 }
 
-/* The piece that a key names; absent where it names none. */
-static ota_text piece_of(const lists *l, const char *id_key) {
+/* The piece that a key names; where it names none, the one of that number, or none if that is below 0. */
+static ota_text piece_of(const lists *l, const char *id_key, int64_t standard) {
     const ota_gguf_pair *id = ota_gguf_find(l->model->pairs, l->model->pair_count, id_key);
-    const uint64_t index = id != NULL ? number_of(l, id) : UINT64_MAX;
+    uint64_t index = id != NULL ? number_of(l, id) : UINT64_MAX;
+    if (index >= (uint64_t)l->piece_count) index = (uint64_t)standard;
     return index < (uint64_t)l->piece_count ? l->pieces[index] : (ota_text){0};
 }
 
-/* The piece that `id_key` names where `add_key` is true (or missing and `standard`). */
-static ota_status frame(const lists *l, const char *add_key, const char *id_key, bool standard,
-                        ota_text *piece) {
-    *piece = truth(l, add_key, standard) ? piece_of(l, id_key) : (ota_text){0};
-    if (piece->data != NULL || !truth(l, add_key, false)) return OTA_OK;
-    return ota_refuse(l->error, OTA_EFORMAT, "%s: %s is true, and %s names no piece",
-                      ota_path_end(l->model->path), add_key, id_key);
+/* What a kind of tokenizers has where the file does not say it, as programs of the format. */
+typedef struct ends {
+    bool begins, stops;  /* are there pieces before and after a text */
+    int64_t begin, stop; /* which; -1: none */
+} ends;
+
+/* The piece that `id_key` names where `add_key` is true, or missing and `added`. */
+static ota_status frame(const lists *l, const char *add_key, const char *id_key, bool added,
+                        int64_t standard, ota_text *piece) {
+    const bool wanted = truth(l, add_key, added);
+    *piece = wanted ? piece_of(l, id_key, standard) : (ota_text){0};
+    if (piece->data != NULL || !wanted) return OTA_OK;
+    return ota_refuse(l->error, OTA_EFORMAT, "%s: %s is true%s, and %s names no piece",
+                      ota_path_end(l->model->path), add_key,
+                      truth(l, add_key, false) ? "" : " where it is not said", id_key);
 }
 
-static ota_status frames(const lists *l, bool begins, bool ends, ota_tokenizer_parts *parts) {
-    const ota_status status = frame(l, "tokenizer.ggml.add_bos_token",
-                                    "tokenizer.ggml.bos_token_id", begins, &parts->begin);
+static ota_status frames(const lists *l, ends standard, ota_tokenizer_parts *parts) {
+    const ota_status status =
+        frame(l, "tokenizer.ggml.add_bos_token", "tokenizer.ggml.bos_token_id", standard.begins,
+              standard.begin, &parts->begin);
     if (status != OTA_OK) return status;
-    return frame(l, "tokenizer.ggml.add_eos_token", "tokenizer.ggml.eos_token_id", ends,
-                 &parts->end);
+    return frame(l, "tokenizer.ggml.add_eos_token", "tokenizer.ggml.eos_token_id", standard.stops,
+                 standard.stop, &parts->end);
 }
 
 /* ---- which keys there are ---- */
@@ -262,9 +278,10 @@ static const struct {
     const char *words;
 } pre_rows[] = {
     {"gpt-2", 0, false,
-     " gpt-2 default phi-2 mpt olmo jais trillion granite-docling jina-es jina-de jina-v2-es "
+     " gpt-2 phi-2 mpt olmo jais trillion granite-docling jina-es jina-de jina-v2-es "
      "jina-v2-de gigachat "
      "a.x-4.0 mellum modern-bert exaone4 "},
+    {"ggml", 0, false, " default "},
     {"smollm", 0, false, " smollm starcoder refact command-r codeshell exaone minerva-7b mellum2 "},
     {"llama-3", 1, true,
      " llama-bpe llama-v3 llama3 falcon3 falcon-h1 pixtral midm-2.0 lfm2 jina-v5-nano "},
@@ -310,7 +327,7 @@ static ota_status make_bpe(lists *l, ota_tokenizer_parts *parts) {
     if (status != OTA_OK) return status;
     parts->merges = l->merges;
     parts->merge_count = l->merge_count;
-    return frames(l, begins, false, parts);
+    return frames(l, (ends){begins, false, -1, -1}, parts);
 }
 
 /* ---- SentencePiece ---- */
@@ -355,10 +372,11 @@ static ota_status make_pieces(lists *l, ota_tokenizer_parts *parts, const char *
     ota_status status = read_scores(l);
     if (status == OTA_OK) status = read_charsmap(l, parts);
     parts->scores = l->scores;
-    parts->unknown = piece_of(l, "tokenizer.ggml.unknown_token_id");
+    parts->unknown = piece_of(l, "tokenizer.ggml.unknown_token_id", unigram ? 2 : 0);
     parts->space_in_front = truth(l, "tokenizer.ggml.add_space_prefix", !unigram);
     parts->space_once = truth(l, "tokenizer.ggml.remove_extra_whitespaces", false);
-    return status == OTA_OK ? frames(l, !unigram, unigram, parts) : status;
+    const ends standard = unigram ? (ends){false, true, -1, 1} : (ends){true, false, 1, 2};
+    return status == OTA_OK ? frames(l, standard, parts) : status;
 }
 
 static ota_status make_sentencepiece(lists *l, ota_tokenizer_parts *parts) {
@@ -373,15 +391,15 @@ static ota_status make_unigram(lists *l, ota_tokenizer_parts *parts) {
 
 static ota_status make_longest(lists *l, ota_tokenizer_parts *parts) {
     parts->model = "rwkv";
-    parts->unknown = piece_of(l, "tokenizer.ggml.unknown_token_id");
-    return frames(l, false, false, parts);
+    parts->unknown = piece_of(l, "tokenizer.ggml.unknown_token_id", -1);
+    return frames(l, (ends){false, false, -1, -1}, parts);
 }
 
 static ota_status make_plamo(lists *l, ota_tokenizer_parts *parts) {
     parts->model = "plamo2";
     const ota_status status = read_scores(l);
     parts->scores = l->scores;
-    return status == OTA_OK ? frames(l, false, false, parts) : status;
+    return status == OTA_OK ? frames(l, (ends){false, false, 1, 2}, parts) : status;
 }
 
 /* ---- WordPiece ---- */
@@ -427,18 +445,29 @@ static ota_status spell_pieces(lists *l, ota_tokenizer_parts *parts) {
     return OTA_OK;
 }
 
-/* The first of two keys that names a piece. */
-static ota_text named_piece(const lists *l, const char *first, const char *second) {
-    const ota_text piece = piece_of(l, first);
-    return piece.data != NULL || second == NULL ? piece : piece_of(l, second);
+/* The first of two keys that names a piece, else the one of the number that BERT's own vocabulary has it at. */
+static ota_text named_piece(const lists *l, const char *first, const char *second,
+                            int64_t standard) {
+    const ota_text piece = piece_of(l, first, -1);
+    return piece.data != NULL ? piece : piece_of(l, second, standard);
 }
 
 static ota_status make_wordpiece(lists *l, ota_tokenizer_parts *parts) {
     parts->model = "wordpiece";
     const ota_status status = spell_pieces(l, parts);
-    parts->begin = named_piece(l, "tokenizer.ggml.cls_token_id", "tokenizer.ggml.bos_token_id");
-    parts->end = named_piece(l, "tokenizer.ggml.seperator_token_id", "tokenizer.ggml.eos_token_id");
-    parts->unknown = named_piece(l, "tokenizer.ggml.unknown_token_id", NULL);
+    const ota_text class = piece_of(l, "tokenizer.ggml.cls_token_id", -1),
+                   begin = piece_of(l, "tokenizer.ggml.bos_token_id", -1);
+    if (status == OTA_OK && class.data != NULL && begin.data != NULL && class.data != begin.data)
+        return ota_refuse(
+            l->error, OTA_EFORMAT,
+            "%s: tokenizer.ggml.cls_token_id and tokenizer.ggml.bos_token_id name two "
+            "pieces",
+            ota_path_end(l->model->path));
+    parts->begin =
+        named_piece(l, "tokenizer.ggml.cls_token_id", "tokenizer.ggml.bos_token_id", 101);
+    parts->end =
+        named_piece(l, "tokenizer.ggml.seperator_token_id", "tokenizer.ggml.eos_token_id", 102);
+    parts->unknown = piece_of(l, "tokenizer.ggml.unknown_token_id", -1);
     parts->keep_case = !truth(l, "tokenizer.ggml.normalizer.lowercase", parts->keep_case == 0);
     parts->accents = truth(l, "tokenizer.ggml.normalizer.strip_accents", parts->keep_case == 0)
                          ? OTA_ACCENTS_STRIPPED

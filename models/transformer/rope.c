@@ -132,7 +132,7 @@ float ota_rope_frequency(const ota_config *config, ota_rope_table table, const f
     if (scaling->kind == OTA_ROPE_LINEAR) return stretched;
     if (scaling->kind == OTA_ROPE_YARN) {
         const float share = plain_share(config, k);
-        return stretched * (1 - share) + plain * share;
+        return stretched * (1 - share) + divided * share;
     }
     const double turns = scaling->original * (double)plain / two_pi;
     if (turns < scaling->low) return stretched;

@@ -165,7 +165,7 @@ static const ota_config_key modernbert_keys[] = {
     ALWAYS(INTEGER, local.shift, 1),
     ALWAYS(TRUTH, local.windowed, true),
     REAL("norm_eps", "attention.layer_norm_epsilon", norm_epsilon, 1e-5, OTA_REQUIRED),
-    REAL("global_rope_theta", "rope.freq_base", rope.base, 160000, 160000),
+    REAL("global_rope_theta", "rope.freq_base", rope.base, 160000, 10000),
     REAL("local_rope_theta", "rope.freq_base_swa", rope.local_base, 10000, 10000),
     ALWAYS(REAL, rope.share, 1),
     TRUTH("attention_bias", NULL, biases.attention, false),

@@ -82,6 +82,12 @@ def test_ids_are_those_of_the_file_of_tokenizers(tmp_path: Path, cut: Any, whole
     )
     bytes_alone = {"type": "ByteLevel", "add_prefix_space": False, "use_regex": False}
     steps: list[dict[str, Any]] = [{**bytes_alone, "use_regex": True}]
+    if cut in (GONE, "default"):
+        # Where no cut is named, what llama.cpp does.
+        gpt2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)"
+        patterns = [r"[\p{P}\$\+<=>\^~\|]+", gpt2, r"\p{N}+", "[0-9][0-9][0-9]"]
+        steps = [{"type": "Split", "pattern": {"Regex": one}, "behavior": "Isolated"} for one in patterns]
+        steps.append(bytes_alone)
     if cut == "smollm":
         steps = [{"type": "Digits", "individual_digits": True}, *steps]
     if whole_words:
@@ -94,7 +100,13 @@ def test_ids_are_those_of_the_file_of_tokenizers(tmp_path: Path, cut: Any, whole
     sequence = {"type": "Sequence", "pretokenizers": steps}
     tree = {"model": model, "pre_tokenizer": sequence, "added_tokens": added}
     (tmp_path / "tokenizer.json").write_text(json.dumps(tree))
-    for text in ("the 1212 then", "  the\n\nt h e's", "\u00e9 </s>the<s>", "I'LL 12,123 the."):
+    for text in (
+        "the 1212 then",
+        "  the\n\nt h e's",
+        "\u00e9 </s>the<s>",
+        "I'LL 12,123 the.",
+        "a+b<12121212 the$ t.h",
+    ):
         words = ("--text", text)
         ids = answer(tmp_path, "tokenize", "tokenizer.json", *words)["ids"]
         begin = [len(PIECES) - 2] if whole_words else []
@@ -125,8 +137,11 @@ ROWS: list[tuple[dict[str, Any], str, Any, int, str]] = [
     (BYTES, "pre", "x" * 99, 2, f'the pre-tokenizer "{"x" * 40}" is not known'),
     (BYTES, "merges", ["a b"], 4, 'a merge needs the piece "ab", which the vocabulary lacks'),
     (BYTES, "merges", ["ab"], 4, "a merge must be two pieces with one blank between them"),
-    (BYTES, "tokens", np.zeros(3, np.int32), 4, "tokenizer.ggml.token_type must hold one i32 for each piece"),
-    (BYTES, "tokens", GONE, 4, "tokenizer.ggml.token_type must hold one i32 for each piece"),
+    (BYTES, "tokens", np.zeros(3, np.int32), 4, "tokenizer.ggml.tokens must be a list of texts"),
+    (BYTES, "tokens", GONE, 4, "tokenizer.ggml.tokens must be a list of texts"),
+    (BYTES, "tokens", PIECES[:3], 4, "tokenizer.ggml.token_type must hold one i32 for each piece"),
+    (BYTES, "merges", GONE, 4, "tokenizer.ggml.merges must be a list of texts"),
+    (BYTES, "merges", np.zeros(3, np.int32), 4, "tokenizer.ggml.merges must be a list of texts"),
     (SENTENCES, "add_space_prefix", 1, 4, "tokenizer.ggml.add_space_prefix must be true or false"),
     (SENTENCES, "remove_extra_whitespaces", 1, 4, "remove_extra_whitespaces must be true or false"),
     (SENTENCES, "precompiled_charsmap", np.zeros(1, np.int32), 4, "must be a list of bytes"),
@@ -162,13 +177,34 @@ def test_a_broken_list(
     assert (done.returncode, sentence in done.stderr.decode()) == (code, True), done.stderr.decode()
 
 
-@pytest.mark.parametrize("base", [BYTES, SENTENCES])
-@pytest.mark.parametrize(("end", "index"), [("bos", 1 << 20), ("eos", GONE)])
-def test_an_end_that_no_id_names(tmp_path: Path, base: dict[str, Any], end: str, index: Any) -> None:
+@pytest.mark.parametrize(("end", "index"), [("bos", 1 << 20), ("bos", GONE), ("eos", GONE)])
+def test_an_end_that_no_id_names(tmp_path: Path, end: str, index: Any) -> None:
     keys = {f"tokenizer.ggml.add_{end}_token": True, f"tokenizer.ggml.{end}_token_id": index}
-    write(tmp_path / "model.gguf", {**base, **keys})
+    write(tmp_path / "model.gguf", {**BYTES, **keys})
     said = answer(tmp_path, "tokenize", "model.gguf", "--text", "ab", code=4)["error"]
     assert f"add_{end}_token is true, and tokenizer.ggml.{end}_token_id names no piece" in said
+
+
+def test_a_begin_that_no_id_names(tmp_path: Path) -> None:
+    """Texts of Llama 3 begin with a piece where the file does not say; one without its number is refused."""
+    keys = {"tokenizer.ggml.pre": "llama-bpe", "tokenizer.ggml.bos_token_id": GONE}
+    write(tmp_path / "model.gguf", {**BYTES, **keys})
+    said = answer(tmp_path, "tokenize", "model.gguf", "--text", "ab", code=4)["error"]
+    assert "add_bos_token is true where it is not said, and tokenizer.ggml.bos_token_id names no" in said
+    write(tmp_path / "model.gguf", {**BYTES, **keys, "tokenizer.ggml.add_bos_token": False})
+    assert answer(tmp_path, "tokenize", "model.gguf", "--text", "the")["ids"] == [PIECES.index("the")]
+
+
+@pytest.mark.parametrize("index", [GONE, len(SCORED), np.uint32(2**32 - 1)])
+def test_pieces_of_sentencepiece_that_no_id_names(tmp_path: Path, index: Any) -> None:
+    """Its numbers of <unk>, <s> and </s>, as in llama.cpp: 0, 1, 2 of BPE by scores; 2 and 1 of Unigram."""
+    keys = dict.fromkeys(("bos_token_id", "eos_token_id", "unknown_token_id"), index)
+    gone = {f"tokenizer.ggml.{key}": value for key, value in keys.items()}
+    write(tmp_path / "model.gguf", {**SENTENCES, **gone, "tokenizer.ggml.add_eos_token": True})
+    assert answer(tmp_path, "tokenize", "model.gguf", "--text", "abx")["ids"] == [1, 6, 0, 2]
+    kinds = {"tokenizer.ggml.token_type": np.array([3, 3, 2, 1, 1, 1, 1], np.int32)}
+    write(tmp_path / "model.gguf", {**SENTENCES, **gone, **kinds, "tokenizer.ggml.model": "t5"})
+    assert answer(tmp_path, "tokenize", "model.gguf", "--text", "abx")["ids"] == [4, 5, 2, 1]
 
 
 def test_keys_without_effect(tmp_path: Path) -> None:

