@@ -12,7 +12,7 @@ from ._call import ONLY, WITH_CERTIFICATE
 from ._certificate import Certificate
 from ._ot_problem import (
     JUDGED,
-    Entropic,
+    Regularised,
     again,
     are_named,
     cost_of,
@@ -157,7 +157,7 @@ def sinkhorn(
         return (_stack(values), {}) if log else _stack(values)
     a, b = mass_of("a", a, M.shape[0], M), mass_of("b", b, M.shape[1], M)
     start = None if warmstart is None else reg * warmstart[1]
-    problem = Entropic(reg, stopThr, numItermax)
+    problem = Regularised(reg, stopThr, numItermax)
     plan, aux = run(problem, M, a, b, warn, JUDGED if log else NO_AUX, masked=False, start_potential=start)
     if not log:
         return plan

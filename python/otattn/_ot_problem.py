@@ -148,8 +148,8 @@ def positive(name: str, value: Any) -> float:
     return found
 
 
-class Entropic(NamedTuple):
-    """The numbers of an entropic problem: weight, limits, and strengths of the penalties on sums."""
+class Regularised(NamedTuple):
+    """A problem with a regulariser: its weight, limits, strengths of the penalties on sums, and its name."""
 
     reg: float
     tol: float | None
@@ -157,22 +157,24 @@ class Entropic(NamedTuple):
     rows: float = math.inf
     """inf: these sums are exact."""
     columns: float = math.inf
+    regulariser: str = "softmax"
+    """As a method names it: entropy; "entmax:2": squares, whose sums are exact."""
 
     @property
     def is_turned(self) -> bool:
         """Relaxed rows go with relaxed columns only, so columns that are exact become the rows."""
         return math.isinf(self.columns) and not math.isinf(self.rows)
 
-    def turned(self) -> Entropic:
+    def turned(self) -> Regularised:
         """The transposed problem."""
         return self._replace(rows=self.columns, columns=self.rows)
 
 
-def method_of(problem: Entropic) -> dict[str, str]:
+def method_of(problem: Regularised) -> dict[str, str]:
     """`method` and `rows` of `coupling` for a problem that is not to be turned."""
     columns = "exact" if math.isinf(problem.columns) else f"relaxed:{problem.columns!r}"
     rows = "hard" if math.isinf(problem.rows) else f"relaxed:{problem.rows!r}"
-    return {"method": f"softmax/{columns}", "rows": rows}
+    return {"method": f"{problem.regulariser}/{columns}", "rows": rows}
 
 
 # The spec of `emd`'s call of `coupling`.
@@ -180,7 +182,7 @@ EXACT = spec_with(method="hard/exact", cost=True)
 
 
 @functools.lru_cache(maxsize=64)
-def spec_of_problem(problem: Entropic | None) -> Spec:
+def spec_of_problem(problem: Regularised | None) -> Spec:
     """That of `run`'s call for entropic transport, or of `emd`'s for None."""
     if problem is None:
         return EXACT
@@ -192,7 +194,7 @@ def spec_of_problem(problem: Entropic | None) -> Spec:
 @functools.lru_cache(maxsize=64, typed=True)
 def spec_of_numbers(reg: float, tol: float | None, max_iter: int | None) -> Spec:
     """That of entropic transport whose masses are kept, by named numbers."""
-    return spec_of_problem(Entropic(reg, tol, max_iter))
+    return spec_of_problem(Regularised(reg, tol, max_iter))
 
 
 def are_named(reg: Any, tol: Any, max_iter: Any) -> bool:
@@ -292,13 +294,13 @@ def linear_cost(plan: Any, M: Any, unwatched: bool = False) -> Any:
     return (plan * (M.where(allowed, M.new_zeros(())) if is_torch(M) else np.where(allowed, M, 0))).sum()
 
 
-def certificate_of_plan(problem: Entropic, M: Any, a: Any, b: Any, plan: Any, potentials: Any) -> Any:
+def certificate_of_plan(problem: Regularised, M: Any, a: Any, b: Any, plan: Any, potentials: Any) -> Any:
     """The judge's word on an earlier plan of a problem that is not to be turned."""
     return judged(spec_of_problem(problem), M, (None, a, b, None), plan, potentials)
 
 
 def run(
-    problem: Entropic,
+    problem: Regularised,
     M: Any,
     a: Any,
     b: Any,

@@ -21,8 +21,8 @@ from ._ot_problem import (
     JUDGED,
     NUMBERS,
     POTENTIALS,
-    Entropic,
     Filled,
+    Regularised,
     Way,
     are_named,
     certificate_of_plan,
@@ -315,17 +315,17 @@ def solve(
             )
         plan, entry = emd_value(a, b, M)
         return OTResult(plan, (entry["u"], entry["v"]), entry["cost"], entry["cost"], "ok", entry)
-    problem = Entropic(positive("reg", reg), tol, max_iter, *strengths)
-    if kind == "l2":
-        return _quadratic(problem, M, a, b)
+    if kind == "l2" and relaxed:
+        raise NotImplementedError("reg_type='L2' with unbalanced has no solver here")
+    problem = Regularised(positive("reg", reg), tol, max_iter, *strengths, _REGULARISERS[kind])
     start = None if potentials_init is None else potentials_init[1]
-    # Entropy alone has no derivative at a mass of 0.
+    # The logarithm of a mass of 0 has no derivative.
     given = filled(a, b, M) if kind == "kl" and c is None else Filled(a, b, None)
     a, b = given.a, given.b
     if kind == "kl" and c is None and not relaxed:
         # Entropy's plan, whose potentials hold the logarithms of masses.
         start = None if start is None else start + problem.reg * log_or_zero(b)
-        plan, aux = _entropic(problem, M, a, b, start)
+        plan, aux = _regularised(problem, M, a, b, start)
         potentials = _apart(aux.potentials, a, b, problem.reg)
         value, linear = _values(problem, kind, plan, M, a, b, None)
     else:
@@ -333,7 +333,7 @@ def solve(
         if kind == "kl":
             logarithms = log_or_zero(a)[:, None] + log_or_zero(b)[None, :] if c is None else log_or_zero(c)
             cost = M - problem.reg * logarithms
-        plan, aux = _entropic(problem, cost, a, b, start)
+        plan, aux = _regularised(problem, cost, a, b, start)
         potentials = aux.potentials
         value, linear = _values(problem, kind, plan, M, a, b, c)
     plan = given.emptied(plan)
@@ -342,11 +342,13 @@ def solve(
     return OTResult(plan, potentials, value, linear, entry["status"], entry)
 
 
-def _values(problem: Entropic, kind: str, plan: Any, M: Any, a: Any, b: Any, reference: Any) -> Any:
+def _values(problem: Regularised, kind: str, plan: Any, M: Any, a: Any, b: Any, reference: Any) -> Any:
     """Objective and cost of a plan, with their derivatives."""
     linear = linear_cost(plan, M)
     if kind == "kl":
         own = kl(plan, a[:, None] * b[None, :] if reference is None else reference)
+    elif kind == "l2":
+        own = (plan**2).sum() / 2
     else:
         own = xlogx(plan, plan * 0 + 1)
         own = own if _is_balanced(problem) else own - plan.sum()
@@ -357,10 +359,10 @@ def _values(problem: Entropic, kind: str, plan: Any, M: Any, a: Any, b: Any, ref
     return value, linear
 
 
-def _plain_values(problem: Entropic, kind: str, plan: Any, M: Any, a: Any, b: Any) -> Any:
+def _plain_values(problem: Regularised, kind: str, plan: Any, M: Any, a: Any, b: Any) -> Any:
     """The same of plain arrays, without derivatives."""
-    one_type = M.dtype == a.dtype == b.dtype == plan.dtype
-    sums = _native.sums(plan, M, a, b) if one_type else None
+    logarithmic = kind != "l2" and M.dtype == a.dtype == b.dtype == plan.dtype
+    sums = _native.sums(plan, M, a, b) if logarithmic else None
     if sums is None:
         return _values(problem, kind, plan, M, a, b, None)
     linear, entropy, mass, relative, rows, columns = sums
@@ -372,7 +374,7 @@ def _plain_values(problem: Entropic, kind: str, plan: Any, M: Any, a: Any, b: An
     return _native.scalars(M, value, linear)
 
 
-def _is_balanced(problem: Entropic) -> bool:
+def _is_balanced(problem: Regularised) -> bool:
     return math.isinf(problem.rows) and math.isinf(problem.columns)
 
 
@@ -417,7 +419,7 @@ def _solve_later(
     way = way_of(M, a, b)
     if way is None or way is not coupling_again:
         return None
-    if unbalanced is not None and (not reg or unbalanced_type not in ("KL", "kl")):
+    if unbalanced is not None and (not reg or kind == "l2" or unbalanced_type not in ("KL", "kl")):
         return None
     if reg and not are_named(reg, tol, max_iter):
         return None
@@ -438,7 +440,7 @@ def _solve_later(
         return OTResult._with_rest(plan, info.status, rest)
     plan, f, g, repeat, facts = found
     # The caller may write into all of these.
-    if problem is None or plain.turned:
+    if problem is None or plain.turned or kind == "l2":
         own = _native.copies(M, a, b, plan)
         rest = functools.partial(_rest, own, Potentials(f, g), facts, "ok", problem, kind)
     else:
@@ -447,13 +449,14 @@ def _solve_later(
     return OTResult._with_rest(plan, "ok", rest)
 
 
-_KINDS = {"KL": "kl", "kl": "kl", "entropy": "entropy"}
+_KINDS = {"KL": "kl", "kl": "kl", "entropy": "entropy", "L2": "l2", "l2": "l2"}
+_REGULARISERS = {"kl": "softmax", "entropy": "softmax", "l2": "entmax:2"}
 _PLAIN_UNBALANCED = (NoneType, float, int, tuple)
 
 
-def _cost_of_problem(problem: Entropic | None, kind: str, M: Any, a: Any, b: Any) -> Any:
-    """The cost of plain arrays that `_entropic` takes: with relaxed sums KL's reference is a part of it."""
-    if problem is None or kind == "entropy" or _is_balanced(problem):
+def _cost_of_problem(problem: Regularised | None, kind: str, M: Any, a: Any, b: Any) -> Any:
+    """The cost that `_regularised` takes: with relaxed sums KL's reference is a part of it."""
+    if problem is None or kind != "kl" or _is_balanced(problem):
         return M
     return _native.against(M, a, b, problem.reg)
 
@@ -461,7 +464,7 @@ def _cost_of_problem(problem: Entropic | None, kind: str, M: Any, a: Any, b: Any
 class _Plain(NamedTuple):
     """A problem (None: exact transport) of plain numbers, with what follows from them."""
 
-    problem: Entropic | None
+    problem: Regularised | None
     spec: Spec
     kind: str
     referred: bool
@@ -478,9 +481,9 @@ def _plain_problem(
 ) -> _Plain | None:
     """That of named numbers; None: the longer way knows what to say."""
     strengths = _plain_strengths(unbalanced)
-    if strengths is None:
+    if strengths is None or (kind == "l2" and not all(map(math.isinf, strengths))):
         return None
-    problem = Entropic(reg, tol, max_iter, *strengths)
+    problem = Regularised(reg, tol, max_iter, *strengths, _REGULARISERS[kind])
     turned = problem.is_turned
     spec = spec_of_problem(problem.turned() if turned else problem)
     return _Plain(problem, spec, kind, kind == "kl" and not _is_balanced(problem), turned)
@@ -502,18 +505,18 @@ def _solved_again(way: Way, plain: _Plain, M: Any, a: Any, b: Any) -> Any:
     return None if found is None else (found[0].T, found[2], found[1], *found[3:])
 
 
-def _solved(problem: Entropic | None, kind: str, M: Any, a: Any, b: Any) -> Any:
+def _solved(problem: Regularised | None, kind: str, M: Any, a: Any, b: Any) -> Any:
     """Plan and aux with potentials by the way that finds everything wrong."""
     if problem is None:
         how: dict[str, Any] = {"method": "hard/exact", "cost": True, "row_mass": a, "column_mass": b}
         return coupling(M, **how, return_aux=POTENTIALS)
-    return _entropic(problem, _cost_of_problem(problem, kind, M, a, b), a, b, None, POTENTIALS)
+    return _regularised(problem, _cost_of_problem(problem, kind, M, a, b), a, b, None, POTENTIALS)
 
 
 def _held_rest(held: Any, f: Any, g: Any, facts: tuple[Any, ...], repeat: Kept, plain: _Plain) -> Rest:
     """The rest of a result, from what is held of the problem, its plan, and the structs of its solve."""
     assert plain.problem is not None
-    (reg, _, _, rows, columns), relative = plain.problem, plain.kind == "kl"
+    (reg, _, _, rows, columns, _), relative = plain.problem, plain.kind == "kl"
     f, g, value, linear, numbers = _native.rest(repeat.call, held, f, g, reg, rows, columns, relative)
     return (f, g), value, linear, entry_of(facts, Certificate._make(numbers), "ok")
 
@@ -523,7 +526,7 @@ def _rest(
     own: Potentials,
     facts: tuple[Any, ...],
     status: str,
-    problem: Entropic | None,
+    problem: Regularised | None,
     kind: str,
 ) -> Rest:
     """The rest of a result, from NumPy's copies of the problem and its plan."""
@@ -568,21 +571,12 @@ def _turned(plan: Any, aux: AuxOutput) -> tuple[Any, AuxOutput]:
     return plan.T, aux._replace(potentials=Potentials(f, g))
 
 
-def _entropic(
-    problem: Entropic, M: Any, a: Any, b: Any, start: Any, wanted: AuxRequest = JUDGED
+def _regularised(
+    problem: Regularised, M: Any, a: Any, b: Any, start: Any, wanted: AuxRequest = JUDGED
 ) -> tuple[Any, AuxOutput]:
     if problem.is_turned:
         return _turned(*run(problem.turned(), M.T, b, a, True, wanted))
-    plan, aux = run(problem, M, a, b, True, wanted, start_potential=start)
+    # Squares reach rows and columns without mass: their derivatives are those of a mass that begins to grow.
+    masked = problem.regulariser == "softmax"
+    plan, aux = run(problem, M, a, b, True, wanted, masked, start_potential=start)
     return plan, aux
-
-
-def _quadratic(problem: Entropic, M: Any, a: Any, b: Any) -> OTResult[Any]:
-    if not _is_balanced(problem):
-        raise NotImplementedError("reg_type='L2' with unbalanced has no solver here")
-    # Rows and columns without mass stay in: their derivatives are those of a mass that begins to grow.
-    plan, aux = run(problem, M, a, b, True, masked=False, method="entmax:2/exact")
-    linear = linear_cost(plan, M)
-    entry = entry_of(facts_of(aux.info), aux.certificate, aux.info.status)
-    value = linear + problem.reg * (plan**2).sum() / 2
-    return OTResult(plan, tuple(aux.potentials), value, linear, entry["status"], entry)

@@ -184,16 +184,19 @@ static void load_potentials(ota_judge_head *k) {
         k->g[j] = zero ? 0.0 : ota_array_get(g, k->batch, k->head, 0, j);
 }
 
-/* What the weight p of a pair or sink with score s adds to the objective, the value and the entropy. */
-static void add_weight(const ota_judge_head *k, row_sums *t, double p, double s, double mu) {
+/* What the weight p of a pair or sink with score s adds to the objective, the value and the entropy: -(p / mu) log(p / mu). */
+static void add_weight(const ota_judge_head *k, row_sums *t, double p, double s, double mu,
+                       double log_mu) {
+    const double log_p = p > 0.0 ? log(p) : 0.0;
     ota_judge_add(&t->primal, -p * s);
-    ota_judge_add(&t->primal, ota_judge_regulariser(k, p));
-    ota_judge_add(&t->value, -p * s + k->method.tau * ota_judge_xlogx(p));
-    if (mu > 0.0) ota_judge_add(&t->entropy, -ota_judge_xlogx(p / mu));
+    ota_judge_add(&t->primal, ota_judge_regulariser(k, p, log_p));
+    ota_judge_add(&t->value, -p * s + k->method.tau * (fmax(p, 0.0) * log_p));
+    if (mu > 0.0 && p > 0.0) ota_judge_add(&t->entropy, -(p / mu) * (log_p - log_mu));
 }
 
 /* The weights k->at.p of a row under its scores k->at.s. */
 static void judge_pairs(const ota_judge_head *k, row_sums *t, double mu) {
+    const double log_mu = log(mu);
     double positive = 0.0;
     for (int64_t j = 0; j < k->m; j++) {
         const double p = k->at.p[j];
@@ -204,7 +207,7 @@ static void judge_pairs(const ota_judge_head *k, row_sums *t, double mu) {
         if (k->method.capped) t->cap_error = fmax(t->cap_error, p - ota_judge_cap(k, j));
         if ((mu > 0.0 || p < 0.0) && p < t->least) t->least = p;
         positive += p > 0.0;
-        if (p > 0.0 || p < 0.0) add_weight(k, t, p, k->at.s[j], mu);
+        if (p > 0.0 || p < 0.0) add_weight(k, t, p, k->at.s[j], mu, log_mu);
     }
     if (mu > 0.0) {
         t->support += positive;
@@ -243,7 +246,7 @@ static void judge_row(ota_judge_head *k, row_sums *t, int64_t i) {
         ota_judge_add(&k->column[j],
                       OTA_FAULT(CERTIFICATE_ROWS, k->at.p[j], i + 1 < k->n ? k->p[j] : 0.0));
     judge_pairs(k, t, mu);
-    if (rest > 0.0) add_weight(k, t, rest, k->method.sink, mu);
+    if (rest > 0.0) add_weight(k, t, rest, k->method.sink, mu, log(mu));
     ota_judge_add(&t->rows, fabs(total - wanted_total(k, t, i, mu, total)));
 }
 
@@ -445,6 +448,14 @@ static void release(ota_judge_head *k) {
     for (size_t at = 0; at < sizeof memory / sizeof memory[0]; at++) free(memory[at]);
 }
 
+static ota_judge_power power_of(double order) {
+    const double of[] = {
+        [OTA_JUDGE_SQUARE_ROOT] = 1.5, [OTA_JUDGE_IDENTITY] = 2.0, [OTA_JUDGE_SQUARE] = 3.0};
+    for (int power = OTA_JUDGE_SQUARE_ROOT; power <= OTA_JUDGE_SQUARE; power++)
+        if (order >= of[power] && order <= of[power]) return (ota_judge_power)power;
+    return OTA_JUDGE_ANY_POWER;
+}
+
 /* What the heads have in common, and all memory; nothing is held where that cannot be had. */
 static ota_status begin(const judged *on, ota_judge_head *k, ota_error *error) {
     const ota_resolved *r = &on->r;
@@ -465,6 +476,7 @@ static ota_status begin(const judged *on, ota_judge_head *k, ota_error *error) {
         k->method.order = 2.0;
         k->method.custom = &r->problem.custom;
     }
+    k->method.power = k->method.custom != NULL ? OTA_JUDGE_ANY_POWER : power_of(k->method.order);
     k->method.capped = r->problem.entry_cap > 0.0 || ota_array_present(&r->problem.entry_caps);
     k->method.row_strength =
         r->problem.rows == OTA_ROWS_RELAXED ? r->problem.row_strength : INFINITY;

@@ -12,6 +12,31 @@ static bool is_entropy(const ota_judge_head *k) {
     return k->method.order >= 1.0 && k->method.order <= 1.0;
 }
 
+/* (1 + z)^(1 / (alpha - 1)), z > -1. */
+static double inverse_power(const ota_judge_head *k, double z) {
+    switch (k->method.power) {
+    case OTA_JUDGE_SQUARE_ROOT: return (1.0 + z) * (1.0 + z);
+    case OTA_JUDGE_IDENTITY: return 1.0 + z;
+    case OTA_JUDGE_SQUARE: return sqrt(1.0 + z);
+    default: return exp(log1p(z) / (k->method.order - 1.0));
+    }
+}
+
+/* p^(alpha - 1), p > 0. */
+static double power(const ota_judge_head *k, double p) {
+    switch (k->method.power) {
+    case OTA_JUDGE_SQUARE_ROOT: return sqrt(p);
+    case OTA_JUDGE_IDENTITY: return p;
+    case OTA_JUDGE_SQUARE: return p * p;
+    default: return pow(p, k->method.order - 1.0);
+    }
+}
+
+static double power_less_one(const ota_judge_head *k, double p) {
+    return k->method.power == OTA_JUDGE_ANY_POWER ? expm1((k->method.order - 1.0) * log(p))
+                                                  : power(k, p) - 1.0;
+}
+
 /* Of Tsallis weights x is S + f + g less tau / (alpha - 1), a number that grows beyond all others next to order 1 and is the
  * same for all of them. Below order 1 the weight has no bound as x rises to -tau / (alpha - 1). */
 static double weight(const ota_judge_head *k, double x) {
@@ -20,7 +45,7 @@ static double weight(const ota_judge_head *k, double x) {
         return k->method.custom->weight(k->method.custom->user, fmax(x / k->method.tau, -1e308));
     if (is_entropy(k)) return exp(x / k->method.tau);
     const double b = k->method.order - 1.0, z = b * x / k->method.tau;
-    return z > -1.0 ? exp(log1p(z) / b) : b < 0.0 ? INFINITY : 0.0;
+    return z > -1.0 ? inverse_power(k, z) : b < 0.0 ? INFINITY : 0.0;
 }
 
 /* Surely below the level of weight 0, where most keys of a sparse row lie: x there has no weight. */
@@ -39,7 +64,7 @@ double ota_judge_cap(const ota_judge_head *k, int64_t j) {
 /* x with w(x) = p, p > 0. */
 static double level_of(const ota_judge_head *k, double p) {
     const double b = k->method.order - 1.0;
-    return is_entropy(k) ? k->method.tau * log(p) : k->method.tau * expm1(b * log(p)) / b;
+    return k->method.tau * (is_entropy(k) ? log(p) : power_less_one(k, p) / b);
 }
 
 /* Omega(p) - Omega(0), NaN where the caller gave no value. */
@@ -57,18 +82,17 @@ static double dual_cost(const ota_judge_head *k, double x, double p) {
     if (k->method.capped && is_entropy(k)) return p * x - k->method.tau * p * (log(p) - 1.0);
     const double b = k->method.order - 1.0;
     if (k->method.capped)
-        return p * x + k->method.tau * p / k->method.order * (1.0 - expm1(b * log(p)) / b);
+        return p * x + k->method.tau * p / k->method.order * (1.0 - power_less_one(k, p) / b);
     if (k->method.custom != NULL) return p * x - k->method.tau * custom_value(k, p);
-    return is_entropy(k) ? k->method.tau * p
-                         : k->method.tau / k->method.order * pow(p, k->method.order);
+    return is_entropy(k) ? k->method.tau * p : k->method.tau / k->method.order * p * power(k, p);
 }
 
-double ota_judge_regulariser(const ota_judge_head *k, double p) {
+double ota_judge_regulariser(const ota_judge_head *k, double p, double log_p) {
     if (!(p > 0.0) || !(k->method.order > 0.0)) return 0.0;
     if (k->method.custom != NULL) return k->method.tau * custom_value(k, p);
-    if (is_entropy(k)) return k->method.tau * p * (log(p) - 1.0);
+    if (is_entropy(k)) return k->method.tau * p * (log_p - 1.0);
     const double b = k->method.order - 1.0;
-    return k->method.tau * p * expm1(b * log(p)) / (k->method.order * b);
+    return k->method.tau * p * power_less_one(k, p) / (k->method.order * b);
 }
 
 /* What the potential less tau / (alpha - 1) lacks for the dual, where the constant of the regulariser goes off:

@@ -6,6 +6,14 @@
 
 #include "judge_scores.h"
 
+/* Which power alpha - 1 and 1 / (alpha - 1) are, where no logarithm is needed for it. */
+typedef enum ota_judge_power {
+    OTA_JUDGE_ANY_POWER,
+    OTA_JUDGE_SQUARE_ROOT, /* alpha = 1.5: p^(1/2), its inverse a square */
+    OTA_JUDGE_IDENTITY,    /* alpha = 2 */
+    OTA_JUDGE_SQUARE       /* alpha = 3 */
+} ota_judge_power;
+
 typedef struct ota_judge_head {
     const ota_resolved *r;
     const ota_arrays *a;
@@ -17,6 +25,7 @@ typedef struct ota_judge_head {
     /* of the problem */
     struct {
         double tau, order, sink;  /* order: 1 entropy, 0 hard, else alpha */
+        ota_judge_power power;    /* alpha - 1 as an exponent */
         const ota_custom *custom; /* NULL: a regulariser of ours */
         bool capped;              /* entries have caps */
         double row_strength;
@@ -60,8 +69,8 @@ double ota_judge_load_weights(ota_judge_head *k, int64_t i, double mu, double *r
 /* The cap of pair (k->at.row, j) by the definition; INFINITY without one. */
 double ota_judge_cap(const ota_judge_head *k, int64_t j);
 
-/* tau R(p) of one weight, and c log(c / nu) - c + nu with its limits. */
-double ota_judge_regulariser(const ota_judge_head *k, double p);
+/* tau R(p) of one weight whose logarithm is given, and c log(c / nu) - c + nu with its limits. */
+double ota_judge_regulariser(const ota_judge_head *k, double p, double log_p);
 double ota_judge_divergence(double c, double nu);
 
 /* The row's share of the dual at the best f for k->g; *distance is the l1 distance of the loaded

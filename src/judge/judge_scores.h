@@ -58,7 +58,4 @@ static inline void ota_judge_add(ota_judge_sum *sum, double x) {
 
 static inline double ota_judge_total(ota_judge_sum sum) { return sum.high + sum.low; }
 
-/* x log x with its limit at 0; negative weights are judged by `minimum`, not here. */
-static inline double ota_judge_xlogx(double x) { return x > 0.0 ? x * log(x) : 0.0; }
-
 #endif

@@ -324,7 +324,8 @@ static void write_statistics(const ota_resolved *r, const ota_arrays *a, int64_t
     const double unit = swapped ? ota_judge_total(total) : h->mu[i];
     for (int64_t j = -1; j < r->keys && unit > 0.0; j++) {
         const double p = j >= 0 ? plan_at(h, swapped, i, j) : swapped ? 0.0 : h->rest[i];
-        ota_judge_add(&entropy, -ota_judge_xlogx(p / unit));
+        const double share = p / unit;
+        if (share > 0.0) ota_judge_add(&entropy, -share * log(share));
     }
     if (!swapped) top = fmax(top, h->sink);
     double lse = top;

@@ -164,6 +164,28 @@ def test_quadratic() -> None:
         assert np.abs(result.plan - expected.plan).max() <= 1e-5
 
 
+@pytest.mark.parametrize("like", [np.asarray, torch.from_numpy])
+def test_quadratic_knows_the_problem_that_was_solved(like: Any) -> None:
+    a, b, M = problem(3, 8, 6)
+    a[2] = 0.0
+    a, b = a / a.sum(), b / b.sum()
+    result = ours.solve(like(M), like(a), like(b), 0.5, reg_type="l2", tol=1e-12)
+    plan = np.asarray(result.plan).copy()
+    value = float((plan * M).sum() + 0.25 * (plan**2).sum())
+    warm = ours.solve(
+        like(M), like(a), like(b), 0.5, reg_type="L2", tol=1e-10, potentials_init=result.potentials
+    )
+    M[:] = a[:] = b[:] = 0.5  # what the caller does with them does not change the result
+    assert isinstance(result.value, torch.Tensor) == (like is torch.from_numpy)
+    assert abs(float(result.value) - value) <= 1e-12
+    proof = result.log["certificate"]
+    assert abs(proof.gap) <= 1e-10 and proof.column_error <= 1e-12 and result.status == "ok"
+    assert np.abs(plan[2]).max() == 0.0 and np.abs(np.asarray(warm.plan) - plan).max() <= 1e-9
+    assert warm.log["niter"] <= 1 < result.log["niter"]
+    with pytest.raises(NotImplementedError, match="L2"):
+        ours.sinkhorn_unbalanced(like(a), like(b), like(M), 0.5, 1.0, reg_type="L2")
+
+
 def test_unbalanced_front_samples_and_defaults() -> None:
     a, b, M = problem(1, 5, 7, 1.5)
     plan = ours.sinkhorn_unbalanced(a, b, M, 0.2, 0.8, stopThr=1e-12)
