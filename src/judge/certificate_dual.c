@@ -275,8 +275,8 @@ static double best_row_potential(ota_judge_head *k, double mu) {
                 k->method.tau;
         }
         const double excess = ota_judge_total(sum);
-        /* The rounding of so many weights; the dual, which is largest here, loses its square. */
-        if (fabs(excess) <= 64.0 * DBL_EPSILON * mu) break;
+        /* The rounding of so many weights, and of their levels; the dual, which is largest here, loses its square. */
+        if (fabs(excess) <= 64.0 * DBL_EPSILON * (mu + rise * (fabs(f) + fabs(top)))) break;
         if (excess > 0.0)
             high = f;
         else
