@@ -10,7 +10,7 @@ judge: base, problem, validation and otattn.h only, so that it can disagree
 analysis, models, statements, program, engines, examples, packaging, python, web: public headers, their own
     folder, and analysis and models src/base, program statements, program, statements, python and web
     src/base/system.h, program and statements src/base/program/system_program.h and src/base/integers.h,
-    program src/base/fault.h, src/base/half.h and src/problem/fields.h, python
+    program src/base/fault.h, src/base/half.h, src/base/little_endian.h and src/problem/fields.h, python
     src/base/program/system_interrupts.h
 tests, fuzz, bench: anything
 
@@ -73,6 +73,7 @@ OUTSIDE = {
         "src/base/integers.h",
         "src/base/fault.h",
         "src/base/half.h",
+        "src/base/little_endian.h",
         "src/base/system.h",
         "src/base/program/system_program.h",
         "src/problem/fields.h",

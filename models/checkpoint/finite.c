@@ -6,6 +6,7 @@
  *   others           what their blocks decode to: other factors, and f64 beyond f32 */
 #include "base/base.h"
 #include "base/integers.h"
+#include "base/little_endian.h"
 #include "model.h"
 #include "models/kernels/ops.h"
 
@@ -16,8 +17,8 @@ enum { PIECE = 4096 }; /* elements looked at before asking whether one was found
 
 static unsigned half_at(const unsigned char *at) { return (unsigned)at[0] | (unsigned)at[1] << 8; }
 
-static bool any_word(const unsigned char *data, int64_t count) {
-    const uint32_t exponent = 0x7F800000U;
+/* `exponent`: its bits as the data have them. */
+static bool any_word(const unsigned char *data, int64_t count, uint32_t exponent) {
     uint32_t found = 0;
     for (int64_t k = 0; k < count; k++) {
         uint32_t word;
@@ -52,16 +53,16 @@ static bool any_decoded(const unsigned char *data, int64_t count, const ota_elem
         const int64_t elements = ota_int_min(most, count - k) * type->block;
         ota_ops_named(NULL)->decode[ota_element_index(type)](data + k * type->bytes, values,
                                                              elements);
-        if (any_word((const unsigned char *)values, elements)) return true;
+        if (any_word((const unsigned char *)values, elements, 0x7F800000U)) return true;
     }
     return false;
 }
 
 static bool any(const unsigned char *data, int64_t count, const ota_element *type) {
     switch (ota_element_index(type)) {
-    case OTA_STORED_F32: return any_word(data, count);
-    case OTA_STORED_F16: return any_half(data, count, 0x7C00U);
-    case OTA_STORED_BF16: return any_half(data, count, 0x7F80U);
+    case OTA_STORED_F32: return any_word(data, count, ota_little_32(0x7F800000U));
+    case OTA_STORED_F16: return any_half(data, count, ota_little_16(0x7C00U));
+    case OTA_STORED_BF16: return any_half(data, count, ota_little_16(0x7F80U));
     default: return (type->halves > 0 ? any_factor : any_decoded)(data, count, type);
     }
 }

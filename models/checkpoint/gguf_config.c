@@ -69,7 +69,8 @@ static ota_status read_float(const pair_reader *r, const ota_gguf_pair *pair, co
     if (pair->type != OTA_GGUF_FLOAT32)
         return ota_refuse_at(r->error, r->gguf->shard.path, pair->offset, "\"%s\" must be an f32",
                              name);
-    memcpy(&value, r->gguf->shard.map + pair->offset, sizeof value);
+    const uint32_t word = (uint32_t)ota_gguf_number(r->gguf->shard.map + pair->offset, 4);
+    memcpy(&value, &word, sizeof value);
     *out = (double)value;
     if (isfinite(value) && value >= 0) return OTA_OK;
     return ota_refuse_at(r->error, r->gguf->shard.path, pair->offset,
@@ -151,12 +152,14 @@ static void show_value(const ota_gguf *gguf, const ota_gguf_pair *pair, char *te
     } else if (pair->type == OTA_GGUF_TRUTH) {
         (void)ota_snprintf(text, size, "%s", *at != 0 ? "true" : "false");
     } else if (pair->type == OTA_GGUF_FLOAT32) {
+        const uint32_t word = (uint32_t)ota_gguf_number(at, 4);
         float value;
-        memcpy(&value, at, sizeof value);
+        memcpy(&value, &word, sizeof value);
         (void)ota_snprintf(text, size, "%.9g", (double)value);
     } else if (pair->type == OTA_GGUF_FLOAT64) {
+        const uint64_t word = ota_gguf_number(at, 8);
         double value;
-        memcpy(&value, at, sizeof value);
+        memcpy(&value, &word, sizeof value);
         (void)ota_snprintf(text, size, "%.15g", value);
     } else if (bytes > 0) {
         const uint64_t number = ota_gguf_number(at, bytes), sign = (uint64_t)1 << (8 * bytes - 1);

@@ -1,5 +1,7 @@
 /* Decoding of stored elements to f32, compiled once per instruction-set level: see elements.c for the
  * layouts. Each function turns `count` elements, a multiple of the block, into f32. */
+#include "base/little_endian.h"
+
 #include <stdint.h>
 #include <string.h>
 
@@ -21,12 +23,21 @@ static inline float half_value(const unsigned char *at) {
 
 static void decode_f32(const unsigned char *restrict data, float *restrict out, int64_t count) {
     memcpy(out, data, (size_t)count * sizeof *out);
+    for (int64_t i = 0; i < count && !OTA_HOST_IS_LITTLE; i++) {
+        uint32_t word;
+        memcpy(&word, &out[i], sizeof word);
+        word = ota_little_32(word);
+        memcpy(&out[i], &word, sizeof word);
+    }
 }
 
 static void decode_f64(const unsigned char *restrict data, float *restrict out, int64_t count) {
     for (int64_t i = 0; i < count; i++) {
+        uint64_t word;
         double value;
-        memcpy(&value, data + 8 * i, sizeof value);
+        memcpy(&word, data + 8 * i, sizeof word);
+        word = ota_little_64(word);
+        memcpy(&value, &word, sizeof value);
         out[i] = (float)value;
     }
 }
@@ -35,7 +46,7 @@ static void decode_bf16(const unsigned char *restrict data, float *restrict out,
     for (int64_t i = 0; i < count; i++) {
         uint16_t half;
         memcpy(&half, data + 2 * i, sizeof half);
-        const uint32_t word = (uint32_t)half << 16;
+        const uint32_t word = (uint32_t)ota_little_16(half) << 16;
         memcpy(&out[i], &word, sizeof word);
     }
 }
@@ -48,10 +59,10 @@ static void decode_f16(const unsigned char *restrict data, float *restrict out, 
  * bytes become scalar code, vectors wider than the level has even more of it. */
 typedef unsigned char sixteen __attribute__((vector_size(16)));
 
-/* Of two halves in registers: a vector that is loaded from two stores waits for both. */
+/* Of two halves in registers, the first element lowest: a vector that is loaded from two stores waits for both. */
 static inline sixteen sixteen_of(uint64_t first, uint64_t second) {
     typedef uint64_t halves __attribute__((vector_size(16)));
-    return (sixteen)(halves){first, second};
+    return (sixteen)(halves){ota_little_64(first), ota_little_64(second)};
 }
 
 /* Bytes of all ones or zeros: bit k of `first` byte k, of `second` byte 8 + k. */
@@ -224,7 +235,7 @@ static void decode_q6_k(const unsigned char *restrict data, float *restrict out,
 static void decode_q8_k(const unsigned char *restrict data, float *restrict out, int64_t count) {
     for (int64_t i = 0; i < count; i += 256, data += 292, out += 256) {
         float scale;
-        memcpy(&scale, data, sizeof scale);
+        decode_f32(data, &scale, 1);
         scale_signed(data + 4, scale, out, 256);
     }
 }

@@ -86,6 +86,7 @@ static void decode_nvfp4(const unsigned char *restrict data, float *restrict out
         for (int part = 0; part < 4; part++) {
             uint64_t eight;
             memcpy(&eight, data + 4 + 8 * part, sizeof eight);
+            eight = ota_little_64(eight);
             scale_floats(sixteen_of(eight, eight >> 4) & 15, half_small(data[part]),
                          out + 16 * part);
         }

@@ -9,13 +9,17 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "src/base/little_endian.h"
 #include "program/report/embedded.h"
 
 static double *widen(const unsigned char *bytes, size_t count) {
     double *wide = cli_noted(malloc(count * sizeof *wide));
     for (size_t index = 0; wide != NULL && index < count; index++) {
+        uint32_t word;
         float narrow;
-        memcpy(&narrow, bytes + index * sizeof narrow, sizeof narrow);
+        memcpy(&word, bytes + index * sizeof word, sizeof word);
+        word = ota_little_32(word);
+        memcpy(&narrow, &word, sizeof narrow);
         wide[index] = (double)narrow;
     }
     return wide;
@@ -75,6 +79,7 @@ bool demo_data_load(demo_data *data) {
     uint64_t length;
     if (file == NULL || file->size < sizeof length) return false;
     memcpy(&length, file->bytes, sizeof length);
+    length = ota_little_64(length);
     if (length > file->size - sizeof length) return false;
     json_t *header = json_loadb((const char *)file->bytes + sizeof length, (size_t)length, 0, NULL);
     const unsigned char *arrays = file->bytes + sizeof length + length;

@@ -27,6 +27,8 @@ cross_build() {
     zig_tools "$1"
     static_libraries "$1" "$folder" "${program_libraries[@]}" -- || return 1
     mapfile -t options < <(zig_options "$1" "$folder")
+    # Without the list of musl's names Zig links a whole program, which runs where no loader of musl is.
+    [[ $1 != *musl* ]] || options+=(-DCMAKE_C_STANDARD_LIBRARIES=)
     PKG_CONFIG_LIBDIR=$folder/libraries/lib/pkgconfig compile "$folder" "${options[@]}" -DOTATTN_SPECTRA=OFF -DOTATTN_TESTS=OFF \
         -DOTATTN_WERROR=ON
 }

@@ -24,7 +24,7 @@ zig_tools() {
 
 # musl_stub ZIG TARGET FILE: the names of musl, for the linker alone, out of Zig's list of them. Zig calls the C library libc.so, its
 # build's own name; Alpine, whose packages decide, names it by the processor, and what is linked shall need that name. musl's loader
-# takes both for itself.
+# takes both for itself. All data of the list lie at one place: what is linked shall be position independent, or a linker copies them.
 musl_stub() {
     local processor=${2%%-*} words=()
     [ "$3" -nt scripts/dev/zig.sh ] && return
