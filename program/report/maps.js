@@ -286,15 +286,17 @@
         && (measure === null || least.value === "" || value(map) >= Number(least.value)));
       if (measure) order.sort((a, b) => value(b) - value(a) || a.index - b.index);
       grid.replaceChildren();
-      grid.classList.toggle("sorted", measure !== null);
-      if (!measure) {
+      // Rows are layers and columns heads while no head of a layer is left out.
+      const rows = measure === null && kind.value === "";
+      grid.classList.toggle("sorted", !rows);
+      if (rows) {
         element("span", "corner", grid, "layer");
-        for (let head = 0; head < heads; head += 1) element("span", "column-name", grid, head);
+        for (let head = 0; head < heads; head += 1) element("span", "column-name", grid, head === 0 ? "head 0" : head);
       }
       for (const map of order) {
-        if (!measure && map.head === 0) element("span", "row-name", grid, map.layer);
-        map.said.textContent = measure && Number.isFinite(value(map))
-          ? `${map.layer}.${map.head}: ${short(value(map))}` : "";
+        if (rows && map.head === 0) element("span", "row-name", grid, map.layer);
+        const number = measure && Number.isFinite(value(map)) ? `: ${short(value(map))}` : "";
+        map.said.textContent = rows ? "" : `${map.layer}.${map.head}${number}`;
         grid.append(map.button);
       }
       count.textContent = order.length === maps.length ? `${maps.length} heads` : `${order.length} of ${maps.length} heads`;

@@ -373,17 +373,16 @@ static void find_events(const json_t *metrics, json_t *facts) {
         if (isfinite(cli_run_number(entry(&tv, index), "n")))
             total += cli_run_number(entry(&tv, index), "n");
     if (!isfinite(count) || !(total > 0)) return;
-    char word[RUN_WORD], limits[LIST];
+    char word[RUN_WORD], limits[LIST] = "";
     const json_t *thresholds = json_object_get(events, "thresholds");
     const double probability = json_number_value(json_array_get(thresholds, 0));
     const double distance = json_number_value(json_array_get(thresholds, 1));
     tell_count(facts, "transitions", total);
-    (void)snprintf(limits, sizeof limits,
-                   probability > 0
-                       ? " (largest probability above %.6g before and after, total variation below "
-                         "%.3g)"
-                       : "",
-                   probability, distance);
+    if (probability > 0)
+        (void)snprintf(limits, sizeof limits,
+                       " (largest probability above %.6g before and after, total variation below "
+                       "%.3g)",
+                       probability, distance);
     tell(facts, "event_limits", limits);
     if (!(count > 0)) {
         tell(facts, "no_events", "");

@@ -281,6 +281,8 @@ const until = async (holds) => {
   set(layer, "");
   set(kind, "induction");
   said.kind = shown();
+  said.kindNames = [...maps.querySelectorAll(".column-name, .row-name")].length;
+  said.kindValues = [...maps.querySelectorAll("button.map .value")].map((one) => one.textContent);
   set(kind, "");
 
   const plot = document.querySelector("#tv .plot svg");
@@ -332,6 +334,9 @@ def test_clicks_choose_sort_and_unfold(tmp_path: Path) -> None:
     assert said["layer"] == [f"layer 1, head {head}" for head in range(3)]
     named = [f"layer {k // 3}, head {k % 3}" for k in range(12) if (k // 3 + k % 3) % 9 == 0]
     assert said["kind"] == named
+    # Between heads that are left out there are no columns: every map says its own place.
+    assert said["kindNames"] == 0
+    assert said["kindValues"] == [f"{k // 3}.{k % 3}" for k in range(12) if (k // 3 + k % 3) % 9 == 0]
     # The nearest point answers wherever the pointer stands.
     assert all("median" in tip for tip in said["tips"]), said["tips"]
     assert len(set(said["tips"])) == 3
