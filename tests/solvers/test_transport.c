@@ -344,6 +344,43 @@ static void bids_for_popular_columns(void **state) {
     free(plan);
 }
 
+/* Capped columns whose costs are small integers or those and one or two 1e18: where score and potentials of a pair are small,
+ * they are integers that nothing was rounded off, so that their sum is at most 0, and 0 where mass flows. */
+static void small_costs_beside_large_ones_are_priced(void **state) {
+    (void)state;
+    static const double small = 1e3, large = 1e18;
+    dice d = 5;
+    int64_t seen = 0;
+    for (int trial = 0; trial < 4000; trial++) {
+        transport_case *c = calloc(1, sizeof *c);
+        assert_non_null(c);
+        c->n = between(&d, 1, 4);
+        c->m = between(&d, 2, 4);
+        c->capped = true;
+        c->sink = -INFINITY;
+        double asked = 0.0, room = 0.0;
+        for (int64_t i = 0; i < c->n; i++) asked += c->mu[i] = (double)between(&d, 1, 3);
+        for (int64_t j = 0; j < c->m; j++) room += c->nu[j] = (double)between(&d, 1, 3);
+        if (room < asked) c->nu[below(&d, c->m)] += asked - room;
+        for (int64_t k = 0; k < c->n * c->m; k++) {
+            c->scores[k] = -(double)below(&d, 20);
+            if (chance(&d, 0.5)) c->scores[k] -= large;
+            if (chance(&d, 0.3)) c->scores[k] -= large;
+        }
+        assert_int_equal(ship(c), OTA_OK);
+        for (int64_t k = 0; k < c->n * c->m; k++) {
+            const double s = c->scores[k], f = c->f[k / c->m], g = c->g[k % c->m];
+            if (!(fmax(fabs(s), fmax(fabs(f), fabs(g))) < small)) continue;
+            seen += c->plan[k] > 0.0 && g < 0.0;
+            if (!(s + f + g <= 0.0) || (c->plan[k] > 0.0 && s + f + g < 0.0))
+                print_error("trial %d, pair %d: %g + %g + %g\n", trial, (int)k, s, f, g);
+            assert_true(s + f + g <= 0.0 && !(c->plan[k] > 0.0 && s + f + g < 0.0));
+        }
+        free(c);
+    }
+    assert_true(seen > 100);
+}
+
 TEST_FILE(test_transport) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(transport_equals_brute_force),
@@ -352,6 +389,7 @@ TEST_FILE(test_transport) {
         cmocka_unit_test(transport_edges),
         cmocka_unit_test(cancelling_is_heard),
         cmocka_unit_test(bids_for_popular_columns),
+        cmocka_unit_test(small_costs_beside_large_ones_are_priced),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

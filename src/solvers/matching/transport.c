@@ -346,8 +346,12 @@ static void write_potentials(ota_transport_tree *tree, const ota_transport_paths
     double *f = problem->f;
     double *g = problem->g;
     double ceiling = problem->capped && !is_floored_by_caps(problem) ? 0.0 : INFINITY;
-    const int32_t fixed = gauge_of(tree, problem);
-    if (fixed != OTA_NO_NODE) ota_tree_shift(tree, fixed);
+    int32_t fixed = gauge_of(tree, problem);
+    if (fixed != OTA_NO_NODE) {
+        /* Doubles do not tell which of large potentials is the highest; once one of them is 0, they do. */
+        ota_tree_shift(tree, fixed);
+        fixed = gauge_of(tree, problem);
+    }
     const double gauge = gauge_at(tree, problem, fixed);
     double *column = tree->price; /* [columns] no longer needed as prices */
     for (int32_t w = 0; w < tree->columns; w++) {

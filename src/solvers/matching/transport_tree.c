@@ -74,7 +74,6 @@ void ota_tree_hang(ota_transport_tree *tree, int32_t v, int32_t parent, int64_t 
 void ota_tree_cut(ota_transport_tree *tree, int32_t v, double cost) {
     detach(tree, v);
     attach(tree, v, tree->root);
-    tree->flow[v] = 0;
     tree->arc[v] = cost;
 }
 
