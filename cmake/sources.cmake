@@ -665,6 +665,7 @@ set(OTATTN_TEST_SOURCES
     tests/program/test_ranks.c
     tests/program/test_report.c
     tests/program/test_run_report.c
+    tests/solvers/test_adjoint_direct.c
     tests/solvers/test_assignment.c
     tests/solvers/test_assignment_types.c
     tests/solvers/test_coupled.c

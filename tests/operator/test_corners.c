@@ -70,6 +70,28 @@ static void interior_points_know_no_units(void **unused) {
     }
 }
 
+static void stop_within(void *user, const ota_progress *progress) {
+    int *told = user;
+    /* Steps of the interior point have no residual yet. */
+    if (isinf(progress->residual)) told[1] = ++told[0] >= 3;
+}
+
+/* Each step of the interior point is told, and asks whether to go on. */
+static void interior_points_are_watched(void **unused) {
+    (void)unused;
+    enum { N = 20 };
+    static double scores[N * N];
+    int told[2] = {0, 0};
+    random_scores(scores, (int64_t)N * N, 1.0, 5);
+    head *t = head_make(0, "sparsemax/exact", N, N, scores);
+    t->problem.temperature = 0.01;
+    t->options.progress = stop_within;
+    t->options.progress_user = told;
+    t->options.cancel = &told[1];
+    assert_int_equal(run_head(t), OTA_CANCELLED);
+    assert_int_equal(told[0], 3);
+}
+
 /* Two blocks and one way from the first to the second: no row or column is forced, so only the flow
  * finds the pairs without use. */
 static void pruning_keeps_the_usable_pairs(void **unused) {
@@ -331,6 +353,7 @@ static void empty_and_relaxed_rows_are_no_error(void **unused) {
 TEST_FILE(test_corners) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(online_rows_without_room_are_infeasible),
                                        cmocka_unit_test(interior_points_know_no_units),
+                                       cmocka_unit_test(interior_points_are_watched),
                                        cmocka_unit_test(pruning_keeps_the_usable_pairs),
                                        cmocka_unit_test(measures_stay_inside_their_arrays),
                                        cmocka_unit_test(alignment_reports_its_sweeps),

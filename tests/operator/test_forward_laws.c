@@ -313,6 +313,24 @@ static void wide_ranges_take_logarithms(void **unused) {
     }
 }
 
+/* A kernel that potentials are absorbed into keeps every entry of the scores' range alone: what a potential from elsewhere takes
+ * below all numbers is told. */
+static void lost_entries_are_told(void **unused) {
+    (void)unused;
+    enum { N = 6 };
+    double s[N * N], g[N];
+    if (on_other_backend()) skip(); /* plain passes form no kernel */
+    for (int x = 0; x < N * N; x++) s[x] = x / N == x % N ? 0.0 : -500.0;
+    for (int j = 0; j < N; j++) g[j] = j < 2 ? -400.0 : 0.0;
+    head *t = head_make(0, "softmax/exact", N, N, s);
+    t->problem.end = OTA_SIDE_COLUMNS; /* not the rounds on a kernel, which lose nothing */
+    t->arrays.start_potential = ota_array_of(g, OTA_F64, 1, 1, 1, N);
+    t->options.rounds = 1;
+    solved(t);
+    /* Those of the first two keys and the other four rows. */
+    spec_check("TOT-108", fabs((double)t->result.underflowed - 8.0), 0.0);
+}
+
 static void transposed_problem_is_the_transposed_plan(void **unused) {
     (void)unused;
     enum { N = 6, M = 9 };
@@ -507,6 +525,7 @@ TEST_FILE(test_forward_laws) {
         cmocka_unit_test(powers_of_two_change_no_bit),
         cmocka_unit_test(masked_rows_meet_the_conditions),
         cmocka_unit_test(wide_ranges_take_logarithms),
+        cmocka_unit_test(lost_entries_are_told),
         cmocka_unit_test(transposed_problem_is_the_transposed_plan),
         cmocka_unit_test(later_queries_change_no_earlier_row),
         cmocka_unit_test(causal_exact_columns_are_refused),
