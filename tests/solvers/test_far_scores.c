@@ -664,6 +664,38 @@ static void a_far_sink_is_a_constant(void **unused) {
     }
 }
 
+/* Scores that all lie far above a sink, whatever their own size: it takes what the keys have no room for. */
+static void a_sink_far_below_all_scores_takes_the_rest(void **unused) {
+    (void)unused;
+    enum { ROWS = 6 };
+    static const double up = 1e8, sinks[] = {5e7, 0.0, -5e7};
+    double s[ROWS * ROWS], p[2][ROWS * ROWS];
+    for (uint64_t k = 0; k < 3 * sizeof sinks / sizeof sinks[0]; k++) {
+        dice_state = 7 + k / 3;
+        /* Sixteenths, of which 1e8 takes nothing. */
+        for (int e = 0; e < ROWS * ROWS; e++) s[e] = floor(16.0 * normal(&dice_state)) / 16.0;
+        for (int turn = 0; turn < 2; turn++) {
+            const ota_term sink = {.kind = OTA_TERM_SINK,
+                                   .value = turn == 0 ? -300.0 : sinks[k % 3]};
+            ota_problem problem = {.size = sizeof problem, .terms = &sink, .term_count = 1};
+            ota_options options = {.size = sizeof options, .threads = 1};
+            ota_error error = {0};
+            assert_int_equal(ota_method_parse("softmax/capped:0.7", &problem, &options, &error),
+                             OTA_OK);
+            for (int e = 0; e < ROWS * ROWS && turn == 1; e++) s[e] += up;
+            problem.temperature = 1.0;
+            problem.scores = ota_array_of(s, OTA_F64, 1, 1, ROWS, ROWS);
+            ota_arrays arrays = {.size = sizeof arrays};
+            arrays.coupling = ota_array_of(p[turn], OTA_F64, 1, 1, ROWS, ROWS);
+            const ota_status status = ota_attend(&problem, &options, &arrays, NULL, &error);
+            if (status != OTA_OK) print_error("%g: %s\n", sinks[k % 3], error.message);
+            assert_int_equal(status, OTA_OK);
+        }
+        for (int e = 0; e < ROWS * ROWS; e++)
+            spec_check("CETA-01", fabs(p[0][e] - p[1][e]), closeness(OTA_F64));
+    }
+}
+
 /* 16-bit masks by their own least numbers. */
 static void halves_forbid_by_their_own_least_number(void **unused) {
     (void)unused;
@@ -753,6 +785,7 @@ TEST_FILE(test_far_scores) {
         cmocka_unit_test(rows_on_many_processes_are_rows_on_one),
         cmocka_unit_test(numbers_part_what_no_plan_uses),
         cmocka_unit_test(a_far_sink_is_a_constant),
+        cmocka_unit_test(a_sink_far_below_all_scores_takes_the_rest),
         cmocka_unit_test(halves_forbid_by_their_own_least_number),
         cmocka_unit_test(streamed_kernels_know_no_far_scores),
     };
