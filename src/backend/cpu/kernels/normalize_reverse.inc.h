@@ -7,12 +7,17 @@
  * solved with b_0 = 0 by elimination without a subtraction in L: every pivot is the sum of what lies left of it, so
  * plans that nearly fall into parts lose no digits of L. */
 
-/* dL/dP, in g, becomes dL/dK; the last steps' scalings lie before s->kept. a holds 3 side vectors. */
+/* Derivatives by the logarithms of u and v, and those of one step; [side] each. */
+typedef struct reverse_sums {
+    vec *a, *b, *z;
+} reverse_sums;
+
+/* dL/dP, in g, becomes dL/dK; the last steps' scalings lie before s->kept. */
 static ALWAYS_INLINE void square_reverse(int64_t side, bool symmetric, const vec *first_u,
                                          const vec *first_v, int64_t steps, square_lanes *s, vec *g,
-                                         vec *a) {
+                                         const reverse_sums *of) {
     const vec none = vec_set(0);
-    vec *b = a + side, *z = b + side, *sum = s->sum;
+    vec *a = of->a, *b = of->b, *z = of->z, *sum = s->sum;
     for (int64_t j = 0; j < side; j++) a[j] = b[j] = none;
     for (int64_t i = 0; i < side; i++) {
         for (int64_t j = 0; j < side; j++) {
@@ -59,9 +64,17 @@ static ALWAYS_INLINE void square_reverse(int64_t side, bool symmetric, const vec
 
 static ALWAYS_INLINE void reverse_lanes(int64_t side, ota_normalize_block *b, int64_t first) {
     const int64_t size = side * side, left = b->count - first;
-    vec own[3 * SQUARE_SIZE + 8 * SIDE];
-    vec *k = side <= SIDE ? own : b->room, *soft = k + size, *g = soft + size, *u = g + size,
-        *v = u + side, *first_u = v + side, *first_v = first_u + side, *sum = first_v + side;
+    /* Arrays of their own lie in registers, parts of one would not. */
+    vec own_k[SQUARE_SIZE], own_soft[SQUARE_SIZE], own_g[SQUARE_SIZE], own_u[SIDE], own_v[SIDE],
+        own_first_u[SIDE], own_first_v[SIDE], own_sum[SIDE], own_a[SIDE], own_b[SIDE], own_z[SIDE];
+    vec *k = own_k, *soft = own_soft, *g = own_g, *u = own_u, *v = own_v, *first_u = own_first_u,
+        *first_v = own_first_v, *sum = own_sum;
+    reverse_sums sums = {own_a, own_b, own_z};
+    if (side > SIDE) {
+        k = b->room, soft = k + size, g = soft + size, u = g + size, v = u + side;
+        first_u = v + side, first_v = first_u + side, sum = first_v + side;
+        sums = (reverse_sums){sum + side, sum + 2 * side, sum + 3 * side};
+    }
     square_lanes s = {.k = k, .soft = soft, .u = u, .v = v, .sum = sum, .kept = b->history};
     squares_in(side, (const real *)b->scores + first * size, left, k);
     squares_in(side, (const real *)b->plan_grad + first * size, left, g);
@@ -72,7 +85,7 @@ static ALWAYS_INLINE void reverse_lanes(int64_t side, ota_normalize_block *b, in
     }
     const int64_t rounds = square_rounds(side, b, &s);
     const int64_t steps = ota_int_max(0, 2 * rounds - (b->symmetric ? 0 : 1));
-    square_reverse(side, b->symmetric, first_u, first_v, steps, &s, g, sum + side);
+    square_reverse(side, b->symmetric, first_u, first_v, steps, &s, g, &sums);
     for (int64_t i = 0; i < side; i++) {
         vec *row = g + i * side;
         const vec *weight = (b->symmetric ? k : soft) + i * side;
