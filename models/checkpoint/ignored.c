@@ -125,6 +125,7 @@ static const ota_ignored table[] = {
     {GGUF, NULL, NULL, "tokenizer.*", "the tokenizer's"},
     {GGUF, NULL, NULL, "quantize.imatrix.* mradermacher.*", "how the file was quantized"},
     {GGUF, NULL, NULL, ".pooling_type .classifier.output_labels", "heads for other tasks"},
+    {GGUF, "granite", "true", ".rope.scaling.finetuned", "no rotary positions otherwise"},
     {GGUF, NULL, NULL, ".rope.scaling.finetuned .rope.scaling.original_context_length",
      "no effect but with scalings that are refused"},
     {GGUF, NULL, "1", ".rope.scaling.attn_factor", "not run otherwise"},

@@ -475,3 +475,14 @@ def test_yarn_of_latent_attention(tmp_path: Path) -> None:
     assert done.returncode == 2 and b'"deepseek2.rope.scaling.attn_factor" is not 1' in done.stderr
     rewrite(tmp_path, {f"{key}attn_factor": 1.0})
     assert run(tmp_path, "info", "new.gguf").returncode == 0
+
+
+def test_the_switch_of_granites_positions(tmp_path: Path) -> None:
+    """llama.cpp takes a key of scalings for it."""
+    model = make_model(tmp_path / "model", "granite", 3, attention_bias=False, mlp_bias=False)
+    write(tmp_path / "model.gguf", "granite", model)
+    for value, code in ((True, 0), (False, 2), (1, 2)):
+        rewrite(tmp_path, {"granite.rope.scaling.finetuned": value})
+        done = run(tmp_path, "info", "new.gguf")
+        assert done.returncode == code, done.stderr
+        assert code == 0 or b'"granite.rope.scaling.finetuned" is "' in done.stderr
