@@ -20,13 +20,13 @@
 int cli_allocate(size_t size, const cli_limits *limits, const char *label, void **out,
                  cli_error *error) {
     *out = NULL;
-    if (limits->array_bytes > 0 && size > (size_t)limits->array_bytes)
+    if (limits->array_bytes > 0 && (uint64_t)size > (uint64_t)limits->array_bytes)
         return cli_fail(error, CLI_EXIT_LIMIT,
                         "%s: needs %zu bytes of memory, above the limit of %lld for one array",
                         cli_short_path(label), size, (long long)limits->array_bytes);
     /* Small arrays skip the look into /proc; malloc answers for them. */
     int64_t available = size < ((size_t)1 << 26) ? INT64_MAX : ota_memory_available();
-    if (size > (size_t)(available - available / 16) || size > (size_t)INT64_MAX - 64 ||
+    if ((uint64_t)size > (uint64_t)(available - available / 16) || size > PTRDIFF_MAX - 64 ||
         (*out = ota_program_allocate(size)) == NULL) {
         cli_fail(error, CLI_EXIT_LIMIT, "%s: needs %zu bytes of memory, more than is free",
                  cli_short_path(label), size);

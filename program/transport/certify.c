@@ -222,7 +222,7 @@ static double reach_of(const matrices *x, const ota_problem *problem) {
     enum { TOLERANCES = 10 };
     const double rows = (double)x->rows;
     return problem->columns == OTA_COLUMNS_FREE ? rows * DBL_EPSILON
-                                                : TOLERANCES * rows * x->tolerance;
+                                                : (double)TOLERANCES * rows * x->tolerance;
 }
 
 static ota_status certify_head(const matrices *x, const ota_problem *problem, const double *p,
