@@ -100,7 +100,6 @@ static void take_rounds(ota_plan *plan, ota_backward_space *s) {
 /* May slopes of the implicit system be lists of the pairs with weight? */
 static bool may_list(const ota_plan *plan) {
     return ota_backward_mode_of(plan) == OTA_BACKWARD_IMPLICIT && !plan->strategy.transposed &&
-           !ota_is_steep(&plan->resolved) &&
            ota_regulariser_of(&plan->resolved.problem)->thresholded &&
            plan->strategy.columns < INT32_MAX;
 }

@@ -140,6 +140,28 @@ static void add_row(ota_tangent_job *job, const system_row *of, const ota_tangen
     }
 }
 
+/* U of such a row, which is row i of the solver, becomes what it measures; from where, or 0. */
+static double measure_row(const ota_tangent_job *job, const system_row *of,
+                          const ota_tangent_row *row, int64_t i, double *u) {
+    const ota_steep_rows *steep = &job->base.space->steep;
+    double most = row->sink_slope;
+    int64_t steepest = -1;
+    if (!ota_backward_is_steep(&job->base)) return 0.0;
+    for (int64_t e = 0; e < of->count; e++) {
+        if (!(of->slopes[e] > most)) continue;
+        most = of->slopes[e];
+        steepest = e;
+    }
+    const double middle = steepest < 0 ? row->sink_tangent : u[steepest];
+    steep->column[i] = steepest < 0 || of->keys == NULL ? steepest : of->keys[steepest];
+    steep->middle[i] = middle;
+    steep->rest[i] = row->sink_slope + softness(job, row);
+    for (int64_t e = 0; e < of->count; e++)
+        u[e] =
+            ota_steep_upstream(job->base.space, false, i, of->keys == NULL ? e : of->keys[e], u[e]);
+    return middle;
+}
+
 /* w of a row of a block into the matrix, its sums. */
 static void whole_row(ota_tangent_job *job, ota_tangent_worker *w, int64_t k, int64_t i,
                       int64_t chunk) {
@@ -151,15 +173,7 @@ static void whole_row(ota_tangent_job *job, ota_tangent_worker *w, int64_t k, in
     for (int64_t j = 0; j < m; j++) slopes[j] = ota_block_slope(&b, k, j);
     system_row of = {
         .slopes = slopes, .weights = w->weights + at, .u = w->tangents + at, .count = m};
-    if (ota_backward_is_steep(&job->base)) {
-        const ota_steep_rows *steep = &job->base.space->steep;
-        const int64_t key = ota_block_steepest(&b, k, NULL, row.sink_slope);
-        of.middle = key < 0 ? row.sink_tangent : of.u[key];
-        steep->column[i] = key;
-        steep->middle[i] = of.middle;
-        steep->rest[i] = row.sink_slope + softness(job, &row);
-        measure(job, w, k, i);
-    }
+    of.middle = measure_row(job, &of, &row, i, w->tangents + at);
     add_row(job, &of, &row, i, chunk);
 }
 
@@ -188,7 +202,7 @@ static bool keep_list(const ota_tangent_job *job, const ota_tangent_worker *w, i
 }
 
 /* A block whose rows have few pairs with weight, as lists, of which alone dS is formed and which nothing forms again. Not where
- * pairs without weight have a part of dP, or where pairs are dropped. */
+ * pairs without weight have a part of dP. */
 static bool system_lists(ota_tangent_job *job, ota_tangent_worker *w, int64_t first, int64_t rows,
                          int64_t chunk) {
     const ota_backward_job *base = &job->base;
@@ -199,8 +213,7 @@ static bool system_lists(ota_tangent_job *job, ota_tangent_worker *w, int64_t fi
     ota_adjoint_rows(plan->resolved.queries, chunk, &begin, &end);
     /* Until a block of the chunk has too many. */
     bool listed = s->listed != NULL && (first == begin || s->listed[first - 1] >= 0) &&
-                  !base->limits.queries && !base->limits.keys &&
-                  !(plan->resolved.problem.dropout > 0.0);
+                  !base->limits.queries && !base->limits.keys;
     if (!listed) return false;
     ota_tangents_scores_alone(job, w, first, rows);
     for (int64_t k = 0; k < rows && listed; k++) {
@@ -222,8 +235,9 @@ static bool system_lists(ota_tangent_job *job, ota_tangent_worker *w, int64_t fi
             const double score = w->scores[k * plan->strategy.padded_keys + list.keys[e]];
             u[e] += ota_number_tangent(&base->parameters, &job->numbers, score, s->f[i], p[e]);
         }
-        const system_row of = {
+        system_row of = {
             .slopes = list.slopes, .weights = p, .u = u, .keys = list.keys, .count = list.count};
+        of.middle = measure_row(job, &of, &found[k], i, u);
         add_row(job, &of, &found[k], i, chunk);
     }
     return listed;

@@ -133,19 +133,29 @@ static void move_list(const ota_tangent_job *job, ota_tangent_worker *w, int64_t
     const double rate = 1.0 / job->base.parameters.tau, a = space->a[query];
     const bool with_values = ota_array_present(&job->tangents->values),
                with_coupling = ota_array_present(&job->tangents->coupling);
+    const bool drops = plan->resolved.problem.dropout > 0.0;
     double *change = w->change + k * plan->strategy.padded_keys, *out = w->out + k * width;
     bool finite = true;
+    for (int64_t e = 0; e < list.count && drops; e++) w->line[e] = 1.0;
+    if (drops && width > 0)
+        ota_dropout_row_f64(&plan->resolved, job->base.dropout_key, query, 0, list.keys, list.count,
+                            w->line);
     if (with_coupling) memset(change, 0, (size_t)plan->resolved.keys * sizeof *change);
     for (int64_t c = 0; c < width; c++) out[c] = 0.0;
     for (int64_t e = 0; e < list.count; e++) {
         const int64_t j = list.keys[e];
-        const double moved = slopes[e] * rate * (u[e] - a - space->b[j]);
+        const double apart = ota_backward_is_steep(&job->base)
+                                 ? ota_steep_apart(&space->steep, query, j, space->b, u[e])
+                                 : u[e] - a - space->b[j];
+        const double moved = slopes[e] * rate * apart;
         if (with_coupling) change[j] = moved;
-        if (width == 0) continue;
-        plan->strategy.algebra->accumulate(job->space->values + j * width, width, moved, out);
+        const double share = drops ? w->line[e] : 1.0;
+        if (width == 0 || !(share > 0.0)) continue;
+        plan->strategy.algebra->accumulate(job->space->values + j * width, width, share * moved,
+                                           out);
         if (with_values)
             plan->strategy.algebra->accumulate(job->space->value_tangents + j * width, width,
-                                               weights[e], out);
+                                               share * weights[e], out);
         finite = finite && !job->space->nonfinite[j];
     }
     for (int64_t c = 0; c < width && !finite; c++) out[c] = (double)NAN;

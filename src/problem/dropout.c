@@ -1,4 +1,4 @@
-/* Dropout: row[j] *= 0 or 1 / (1 - dropout) for the keys j of one query, row [count].
+/* Dropout: row[j] *= 0 or 1 / (1 - dropout) for the keys j of one query, row [count], or for some of them.
  *
  * Which pairs are dropped is a function of seed, offset, batch, head, query and key alone (otattn.h has it in
  * words), so neither threads, blocks nor instruction sets change it. The generator is Philox 4x32 with ten
@@ -81,15 +81,19 @@ static inline bool keeps(drawing *d, int64_t j) {
 }
 
 void ota_dropout_row_f32(const ota_resolved *r, const uint32_t key[2], int64_t query, int64_t from,
-                         int64_t count, float *row) {
+                         const int32_t *keys, int64_t count, float *row) {
     const float factor[2] = {0.0f, (float)gain_of(r)};
     drawing d = begin(r, key, query);
-    for (int64_t j = 0; j < count; j++) row[j] *= factor[keeps(&d, r->share.key_first + from + j)];
+    from += r->share.key_first;
+    for (int64_t j = 0; j < count; j++)
+        row[j] *= factor[keeps(&d, from + (keys == NULL ? j : keys[j]))];
 }
 
 void ota_dropout_row_f64(const ota_resolved *r, const uint32_t key[2], int64_t query, int64_t from,
-                         int64_t count, double *row) {
+                         const int32_t *keys, int64_t count, double *row) {
     const double factor[2] = {0.0, gain_of(r)};
     drawing d = begin(r, key, query);
-    for (int64_t j = 0; j < count; j++) row[j] *= factor[keeps(&d, r->share.key_first + from + j)];
+    from += r->share.key_first;
+    for (int64_t j = 0; j < count; j++)
+        row[j] *= factor[keeps(&d, from + (keys == NULL ? j : keys[j]))];
 }

@@ -243,13 +243,13 @@ static inline double ota_entry_cap(const ota_entry_caps *caps, int64_t line, int
                             : ota_array_get(caps->array, caps->batch, caps->head, line, entry);
 }
 
-/* dropout.c: multiplies what stands for keys [from, from + count) of a query by 0 or 1 / (1 - dropout); only
- * called with dropout > 0. `key` belongs to a head. */
+/* dropout.c: multiplies what stands for keys from + keys[0 .. count) of a query, NULL: [from, from + count), by 0 or
+ * 1 / (1 - dropout); only called with dropout > 0. `key` belongs to a head. */
 void ota_dropout_head(const ota_resolved *r, int64_t batch, int64_t head, uint32_t key[2]);
 void ota_dropout_row_f32(const ota_resolved *r, const uint32_t key[2], int64_t query, int64_t from,
-                         int64_t count, float *row);
+                         const int32_t *keys, int64_t count, float *row);
 void ota_dropout_row_f64(const ota_resolved *r, const uint32_t key[2], int64_t query, int64_t from,
-                         int64_t count, double *row);
+                         const int32_t *keys, int64_t count, double *row);
 
 /* check_arrays.c: the checks of forward. `full` becomes a full-size copy of `given`. */
 ota_status ota_arrays_check(const ota_resolved *r, int64_t values_width, const ota_arrays *given,

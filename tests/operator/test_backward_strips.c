@@ -1,6 +1,6 @@
 /* test_backward_strips.c: the quick forms of backward's strips against the general ones, which have been judged by
- * differences (test_backward.c): entmax rows as lists of keys against the same rows whole, which asking for the gradient
- * of the scores keeps them; fixed rounds on a stored kernel against rounds on stored scores, which asking for the
+ * differences (test_backward.c): entmax rows as lists of keys against the same rows whole, which they are where the plan has
+ * no room for lists; fixed rounds on a stored kernel against rounds on stored scores, which asking for the
  * temperature's leads to. Both are u (32 + 8 B) of the largest gradient apart, times K + 1 for K rounds. */
 #define _GNU_SOURCE
 #include <setjmp.h>
@@ -130,52 +130,110 @@ static double apart_all(const ota_array *const *all, double *const *kept, int co
     return worst;
 }
 
-/* Every mask and term that leaves rows free to be lists, ragged sizes, masses, both types. */
+/* Everything that a bench asks for, in f64; `sizes`: the sums of the absolute terms of what is one number, of which a row's weights
+ * have some even where they cancel in each pair. */
+enum { GRADIENTS = 15, FIRST_TERM = 13 };
+typedef struct gradients_of {
+    const ota_array *all[GRADIENTS];
+    double *kept[GRADIENTS], sizes[GRADIENTS];
+} gradients_of;
+
+static double absolute_sum(const ota_array *a) {
+    double *x = keep_array(a), sum = 0.0;
+    for (int64_t k = 0; k < length_of(a); k++) sum += fabs(x[k]);
+    free(x);
+    return sum;
+}
+
+static gradients_of keep_all(const bench *t) {
+    const ota_gradients *g = &t->want;
+    const recipe *w = &t->x.want;
+    gradients_of found = {{&g->queries, &g->keys, &g->values, &g->scores, &g->matrix, &g->row_mass,
+                           &g->column_mass, &g->cap, &g->strength, &g->lower, &g->upper,
+                           &g->temperature, &g->order, &t->terms[0], &t->terms[1]},
+                          {NULL},
+                          {0.0}};
+    const double size = absolute_sum(&g->scores) + (double)(w->batch * w->heads * w->n),
+                 order = t->x.problem.order - 1.0;
+    for (int q = 0; q < GRADIENTS; q++) {
+        found.kept[q] = keep_array(found.all[q]);
+        found.sizes[q] = size;
+        if (found.all[q] == &g->temperature) found.sizes[q] *= w->spread / w->temperature;
+        if (found.all[q] == &g->order) found.sizes[q] *= w->temperature / (order * order);
+        /* Slopes of distances. */
+        if (q >= FIRST_TERM) found.sizes[q] *= (double)w->m;
+    }
+    return found;
+}
+
+/* The largest difference of what stands there now, over that of the largest. */
+static double end_all(gradients_of *was) {
+    const double worst = apart_all(was->all, was->kept, GRADIENTS, was->sizes);
+    for (int q = 0; q < GRADIENTS; q++) free(was->kept[q]);
+    return worst;
+}
+
+/* Everything that is wanted, by rows that are whole since there is no room for lists. */
+static ota_status run_whole(bench *t) {
+    ota_worker *first = &t->plan->device->workers[0];
+    double *room = first->keys.wide;
+    first->keys.wide = NULL;
+    const ota_status status = run_with(t, &t->want);
+    first->keys.wide = room;
+    return status;
+}
+
+/* What may be lost of lists: by way of P, pairs that are dropped, a matrix of scores. */
+static void set_up_ways(bench *t, const recipe *w, uint64_t k) {
+    set_up(t, w, w->type, k % 3 == 1);
+    if (k % 5 != 3) return;
+    t->x.problem.dropout = 0.3;
+    t->x.problem.dropout_seed = k;
+}
+
+/* Every mask and term, whatever is wanted, ragged sizes, masses, both types. */
 static void test_lists_against_rows(void **state) {
     (void)state;
     static const added terms[] = {NOTHING, BIAS,         BIAS_WIDE_SHUT, ALIBI,
-                                  SINK,    TEMPERATURES, RELATIVE};
+                                  SINK,    TEMPERATURES, RELATIVE,       SOFTCAP};
     static const double spreads[] = {2.5, 0.3, 6.0};
     double worst = 0.0;
     int64_t lists = 0, whole = 0;
-    for (uint64_t k = 0; k < 4 * MASKS; k++) {
+    for (uint64_t k = 0; k < 8 * MASKS; k++) {
         recipe w = base(k + 1);
         w.method = methods[k % 4];
-        w.mask = (mask)(k / 4);
-        w.added = terms[k % 7];
+        w.mask = (mask)(k / 8);
+        w.added = terms[(k + k / 8) % 8];
         w.spread = spreads[k % 3];
         w.type = w.out_type = k % 2 == 0 ? OTA_F64 : OTA_F32;
         w.row_mass = k % 5 == 1;
         w.n = k % 6 == 0 ? 300 : 37;
         w.m = k % 6 == 1 ? 1 : w.m;
-        bench *t = begin(&w, 1 + (int)(k % 3));
-        ota_gradients got = inputs_only(t);
-        const ota_array *const all[] = {&got.queries, &got.keys, &got.values, &got.row_mass};
-        got.scores = t->want.scores;
-        assert_true(run_with(t, &got) == OTA_OK);
+        w.matrix = k % 7 == 4;
+        if (w.matrix) w.key_heads = w.heads;
+        bench *t = malloc(sizeof *t);
+        assert_non_null(t);
+        set_up_ways(t, &w, k);
+        t->x.options.threads = 1 + (int)(k % 3);
+        t->x.options.cpu = level_of(k);
+        assert_int_equal(make_plan(t), OTA_OK);
+        assert_true(run_forward(t) >= OTA_OK);
+        assert_int_equal(run_whole(t), OTA_OK);
         assert_int_equal(lists_of(t), 0);
-        double *kept[] = {keep_array(all[0]), keep_array(all[1]), keep_array(all[2]),
-                          keep_array(all[3])};
-        got.scores = (ota_array){0};
-        assert_true(run_with(t, &got) == OTA_OK);
+        gradients_of kept = keep_all(t);
+        assert_int_equal(run_with(t, &t->want), OTA_OK);
         const int64_t now = lists_of(t);
         lists += now > 0;
         whole += now == 0;
         const double spread = 4.0 * w.spread * sqrt((double)w.width) / w.temperature;
-        for (int q = 0; q < 4; q++) {
-            if (q < 3 || ota_array_present(all[3])) {
-                const double ratio = apart(all[q], kept[q], false) /
-                                     (unit_roundoff(w.type) * gradient_growth(spread));
-                if (ratio > 1.0) print_recipe(&t->x);
-                worst = fmax(worst, ratio);
-            }
-            free(kept[q]);
-        }
+        const double ratio = end_all(&kept) / (unit_roundoff(w.type) * gradient_growth(spread));
+        if (!(ratio <= 1.0)) print_recipe(&t->x);
+        worst = fmax(worst, isnan(ratio) ? (double)INFINITY : ratio);
         end(t);
     }
     print_message("%d problems with lists, %d without, worst %.2g of the bound\n", (int)lists,
                   (int)whole, worst);
-    assert_true(lists > MASKS && whole > 4);
+    assert_true(lists > 4 * MASKS && whole > 4);
     spec_check("DER-12", worst, 1.0);
 }
 
@@ -198,14 +256,13 @@ static void test_not_finite(void **state) {
         assert_int_equal(make_plan(t), OTA_OK);
         const ota_status status = run_forward(t);
         assert_true(status == OTA_OK || status == OTA_NONFINITE_ROWS);
-        ota_gradients got = inputs_only(t);
-        const ota_array *const all[] = {&got.queries, &got.keys, &got.values};
-        got.scores = t->want.scores;
-        (void)ota_backward(t->plan, &t->x.arrays, &got, &t->x.result, &t->x.error);
-        double *kept[] = {keep_array(all[0]), keep_array(all[1]), keep_array(all[2])};
-        got.scores = (ota_array){0};
-        (void)ota_backward(t->plan, &t->x.arrays, &got, &t->x.result, &t->x.error);
-        for (int q = 0; q < 3; q++) {
+        const ota_array *const all[] = {&t->want.queries, &t->want.keys, &t->want.values,
+                                        &t->want.scores};
+        (void)run_whole(t);
+        double *kept[] = {keep_array(all[0]), keep_array(all[1]), keep_array(all[2]),
+                          keep_array(all[3])};
+        (void)run_with(t, &t->want);
+        for (int q = 0; q < 4; q++) {
             const double ratio =
                 apart(all[q], kept[q], true) / (unit_roundoff(OTA_F64) * gradient_growth(100.0));
             if (ratio > 1.0) print_recipe(&t->x);
@@ -292,13 +349,19 @@ static double tangents_apart(bench *t) {
 }
 
 static recipe coupled_recipe(uint64_t k) {
-    static const char *const rules[] = {"entmax:1.5/exact",           "sparsemax/exact",
-                                        "sparsemax/capped:1.4",       "entmax:1.25/relaxed:0.8",
-                                        "entmax:1.5/bounded:0.4,1.9", "entmax:2.5/capped:1.4"};
+    static const char *const rules[] = {"entmax:1.5/exact",
+                                        "sparsemax/exact",
+                                        "sparsemax/capped:1.4",
+                                        "entmax:1.25/relaxed:0.8",
+                                        "entmax:1.5/bounded:0.4,1.9",
+                                        "entmax:2.5/capped:1.4",
+                                        "entmax:3/exact",
+                                        "entmax:2.2/relaxed:0.8"};
+    enum { RULES = sizeof rules / sizeof rules[0] };
     static const added terms[] = {NOTHING, BIAS, SOFTCAP, RELATIVE, ALIBI, TEMPERATURES, SINK};
     recipe w = base(k + 1);
-    w.method = rules[k % 6];
-    w.mask = (mask)(k / 6 % MASKS);
+    w.method = rules[k % RULES];
+    w.mask = (mask)(k / RULES % MASKS);
     w.added = terms[k % 7];
     w.type = w.out_type = k % 2 == 0 ? OTA_F64 : OTA_F32;
     w.tolerance = w.type == OTA_F64 ? 1e-10 : 1e-5;
@@ -306,20 +369,21 @@ static recipe coupled_recipe(uint64_t k) {
     w.column_mass = k % 5 == 1;
     w.n = k % 4 == 3 ? 300 : 67;
     w.m = k % 9 == 8 ? 5 : 147;
+    w.matrix = k % 11 == 7;
+    if (w.matrix) w.key_heads = w.heads;
     return w;
 }
 
-/* Slopes as lists against rows of them, which asking for the gradient of the scores keeps; and tangents, whose rows are lists
- * wherever that holds them. */
+/* Slopes as lists against rows of them, whatever is wanted; and tangents, whose rows are lists wherever that holds them. */
 static void test_slope_lists_against_rows(void **state) {
     (void)state;
     double worst = 0.0, tangents = 0.0;
     int64_t lists = 0, whole = 0, unsolved = 0;
-    for (uint64_t k = 0; k < 6 * MASKS; k++) {
+    for (uint64_t k = 0; k < 16 * MASKS; k++) {
         const recipe w = coupled_recipe(k);
         bench *t = malloc(sizeof *t);
         assert_non_null(t);
-        set_up(t, &w, w.type, false);
+        set_up_ways(t, &w, k);
         t->x.options.threads = 1 + (int)(k % 3);
         t->x.options.cpu = level_of(k / 2);
         if (make_plan(t) != OTA_OK || run_forward(t) != OTA_OK) {
@@ -327,25 +391,20 @@ static void test_slope_lists_against_rows(void **state) {
             end(t);
             continue;
         }
-        ota_gradients got = inputs_only(t);
-        const ota_array *const all[] = {&got.queries, &got.keys, &got.values, &got.row_mass};
-        got.scores = t->want.scores;
-        assert_int_equal(run_with(t, &got), OTA_OK);
+        assert_int_equal(run_whole(t), OTA_OK);
         assert_int_equal(slope_lists_of(t), 0);
-        double *kept[] = {keep_array(all[0]), keep_array(all[1]), keep_array(all[2]),
-                          keep_array(all[3])};
-        got.scores = (ota_array){0};
-        assert_int_equal(run_with(t, &got), OTA_OK);
+        gradients_of kept = keep_all(t);
+        assert_int_equal(run_with(t, &t->want), OTA_OK);
         const bool listed = slope_lists_of(t) > 0;
         lists += listed;
         whole += !listed;
         const double spread = 4.0 * w.spread * sqrt((double)w.width) / w.temperature;
         /* Neither side is exact, and multipliers answer to what rounding makes of slopes by the condition of their system. */
         const double bound = 8.0 * unit_roundoff(w.type) * gradient_growth(spread),
-                     ratio = apart_all(all, kept, 4, NULL) / bound;
-        for (int q = 0; q < 4; q++) free(kept[q]);
-        const double away = tangents_apart(t) / bound;
-        if (ratio > 1.0 || away > 1.0) print_recipe(&t->x);
+                     ratio = end_all(&kept) / bound;
+        const bool by_plan = ota_array_present(&t->want.coupling_grad) || w.matrix;
+        const double away = by_plan ? 0.0 : tangents_apart(t) / bound;
+        if (!(ratio <= 1.0) || !(away <= 1.0)) print_recipe(&t->x);
         worst = fmax(worst, isnan(ratio) ? (double)INFINITY : ratio);
         tangents = fmax(tangents, isnan(away) ? (double)INFINITY : away);
         end(t);
@@ -353,7 +412,7 @@ static void test_slope_lists_against_rows(void **state) {
     print_message("%d problems with lists, %d without, %d unsolved, worst %.2g of the bound, of "
                   "tangents %.2g\n",
                   (int)lists, (int)whole, (int)unsolved, worst, tangents);
-    assert_true(lists > MASKS && whole > 4);
+    assert_true(lists > 4 * MASKS && whole > 4);
     spec_check("DER-12 DER-14", fmax(worst, tangents), 1.0);
 }
 
@@ -363,13 +422,6 @@ static void test_slope_lists_against_rows(void **state) {
 static void set_up_with_plan(bench *t, const recipe *w) {
     set_up(t, w, OTA_F64, true);
     fill_elements(&t->want.coupling_grad, &t->d, NORMAL, 0.0);
-}
-
-static double absolute_sum(const ota_array *a) {
-    double *x = keep_array(a), sum = 0.0;
-    for (int64_t k = 0; k < length_of(a); k++) sum += fabs(x[k]);
-    free(x);
-    return sum;
 }
 
 /* Rules, masks, terms with gradients of their own, masses, starts, both types. */

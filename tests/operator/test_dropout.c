@@ -57,14 +57,23 @@ static void test_pieces(void **state) {
     for (int k = 0; k < 300; k++) {
         enum { MOST = 300 };
         float narrow[MOST];
-        double wide[MOST];
+        double wide[MOST], listed[MOST];
+        int32_t keys[MOST];
         const int64_t b = below(&d, 3), h = below(&d, 5), i = below(&d, 2000);
         const int64_t from = below(&d, 700), count = below(&d, MOST) + 1;
         for (int64_t j = 0; j < count; j++) narrow[j] = 1.0f, wide[j] = 1.0;
         uint32_t key[2];
         ota_dropout_head(&r, b, h, key);
-        ota_dropout_row_f32(&r, key, i, from, count, narrow);
-        ota_dropout_row_f64(&r, key, i, from, count, wide);
+        ota_dropout_row_f32(&r, key, i, from, NULL, count, narrow);
+        ota_dropout_row_f64(&r, key, i, from, NULL, count, wide);
+        int64_t some = 0;
+        for (int64_t j = below(&d, 9); j < count; j += 1 + below(&d, 90)) {
+            listed[some] = 3.0;
+            keys[some++] = (int32_t)j;
+        }
+        ota_dropout_row_f64(&r, key, i, from, keys, some, listed);
+        for (int64_t e = 0; e < some; e++)
+            assert_true(!(listed[e] < 3.0 * wide[keys[e]]) && !(listed[e] > 3.0 * wide[keys[e]]));
         for (int64_t j = 0; j < count; j++) {
             const double expected = ota_judge_dropout(&r, b, h, i, from + j);
             assert_true(!(wide[j] < expected) && !(wide[j] > expected));

@@ -10,7 +10,7 @@
 
 void ota_block_drop(const ota_block *b, int64_t k, double *row) {
     if (b->problem->problem.dropout > 0.0)
-        ota_dropout_row_f64(b->problem, b->dropout_key, b->first + k, b->key, b->keys, row);
+        ota_dropout_row_f64(b->problem, b->dropout_key, b->first + k, b->key, NULL, b->keys, row);
 }
 
 void ota_block_form_upstream(const ota_block *b, const double *out_grad, int64_t width,
@@ -49,7 +49,8 @@ void ota_block_add_slopes(const ota_block *b, int64_t k, const double *beside, c
     }
 }
 
-int64_t ota_block_steepest(const ota_block *b, int64_t k, const bool *shut, double sink_slope) {
+/* The key of the steepest slope of row k that is not `shut`; -1: the sink's. */
+static int64_t steepest_of(const ota_block *b, int64_t k, const bool *shut, double sink_slope) {
     double most = sink_slope;
     int64_t steepest = -1;
     for (int64_t j = 0; j < b->keys; j++) {
@@ -65,7 +66,7 @@ double ota_block_centre(const ota_block *b, int64_t k, const bool *shut, double 
                         double sink_u) {
     double *u = b->slopes + k * b->stride;
     if (!b->rule.regulariser->tsallis || !(b->rule.order > 2.0)) return 0.0;
-    const int64_t steepest = ota_block_steepest(b, k, shut, sink_slope);
+    const int64_t steepest = steepest_of(b, k, shut, sink_slope);
     const double middle = steepest < 0 ? sink_u : u[steepest];
     for (int64_t j = 0; j < b->keys; j++) u[j] -= middle;
     return middle;

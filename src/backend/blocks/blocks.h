@@ -120,8 +120,6 @@ void ota_block_add_slopes(const ota_block *b, int64_t k, const double *beside, c
  * other orders. */
 double ota_block_centre(const ota_block *b, int64_t k, const bool *shut, double sink_slope,
                         double sink_u);
-/* The key of that weight, of any order; -1: the sink's, or none. */
-int64_t ota_block_steepest(const ota_block *b, int64_t k, const bool *shut, double sink_slope);
 /* Sums by keys, [keys] from key `first` of theirs on, added to where they are given: P, w, w (U - a), w (|U| + |a|); a [rows]. */
 typedef struct ota_block_key_sums {
     double *weights, *slopes, *moved, *sizes;

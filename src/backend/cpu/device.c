@@ -166,10 +166,10 @@ static ota_ladder ladder_of(const ota_cpu_device *device) {
 
 bool ota_device_keeps_lists(const ota_cpu_device *device) {
     const ota_resolved *r = device->resolved;
-    /* Dropout walks whole rows, and so do rows with entry caps. */
+    /* Rows with entry caps are whole. */
     return ((lists_coupled(device) && !ota_regulariser_of(&r->problem)->capped) ||
             (device->layout.kind == OTA_LAYOUT_ENTMAX && ota_device_is_in_blocks(device))) &&
-           r->keys < INT32_MAX && !(r->problem.dropout > 0.0);
+           r->keys < INT32_MAX;
 }
 
 void ota_take_head_masks(ota_arena *a, const ota_resolved *r, size_t real, ota_head_masks *masks) {

@@ -90,7 +90,8 @@ static void load_row(ota_backward_job *job, int64_t i) {
         for (int64_t j = 0; j < r->keys; j++)
             at->u[j] += finite_or_0(g) * finite_or_0(value_at(job, j, w));
     }
-    if (r->problem.dropout > 0.0) ota_dropout_row_f64(r, job->dropout_key, i, 0, r->keys, at->u);
+    if (r->problem.dropout > 0.0)
+        ota_dropout_row_f64(r, job->dropout_key, i, 0, NULL, r->keys, at->u);
     for (int64_t j = 0; j < r->keys && ota_array_present(&want->coupling_grad); j++)
         at->u[j] += ota_array_get(&want->coupling_grad, job->batch, job->head, i, j);
 }
@@ -449,7 +450,8 @@ static void write_row(ota_backward_job *job, int64_t i) {
         }
         if (ota_array_present(&want->queries)) ota_array_set(&want->queries, b, h, i, w, sum);
     }
-    if (r->problem.dropout > 0.0) ota_dropout_row_f64(r, job->dropout_key, i, 0, r->keys, at->p);
+    if (r->problem.dropout > 0.0)
+        ota_dropout_row_f64(r, job->dropout_key, i, 0, NULL, r->keys, at->p);
     for (int64_t w = 0; w < job->values_width && ota_array_present(&want->out_grad); w++) {
         const double g = finite_or_0(out_grad_at(job, i, w));
         for (int64_t j = 0; j < r->keys; j++) at->values[j * job->values_width + w] += at->p[j] * g;

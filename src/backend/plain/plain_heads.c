@@ -55,7 +55,7 @@ static void put_out(const plain_place *place, int64_t i, int64_t key_head, bool 
     if (r->problem.dropout > 0.0) {
         uint32_t key[2];
         ota_dropout_head(r, place->batch, place->number, key);
-        ota_dropout_row_f64(r, key, i, 0, r->keys, p);
+        ota_dropout_row_f64(r, key, i, 0, NULL, r->keys, p);
     }
     for (int64_t w = 0; w < a->out.size[3]; w++) {
         double sum = 0.0;

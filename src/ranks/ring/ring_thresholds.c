@@ -75,7 +75,8 @@ static void give_all(const ota_ring_block *b, int64_t k, int64_t key) {
     double weight = ota_row_mass(b->in.problem, 0, b->in.head, b->in.first + k);
     p->uses_nonfinite[b->at + k] = p->piece.nonfinite[key] && weight > 0.0;
     if (b->in.problem->problem.dropout > 0.0)
-        ota_dropout_row_f64(b->in.problem, b->in.dropout_key, b->in.first + k, key, 1, &weight);
+        ota_dropout_row_f64(b->in.problem, b->in.dropout_key, b->in.first + k, key, NULL, 1,
+                            &weight);
     for (int64_t w = 0; w < width; w++) out[w] = weight * p->piece.values[key * width + w];
 }
 

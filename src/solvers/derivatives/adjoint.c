@@ -64,6 +64,21 @@ static void steep_product(const ota_adjoint *s, int64_t first, int64_t rows, con
         product_of_rows(s, s->narrow, first, rows, x, mean, y);
 }
 
+/* The same of a row that is a list. */
+static double steep_list(const ota_adjoint *s, int64_t i, const ota_slope_list *list,
+                         const double *x, double *y) {
+    const double from = steepest_of(s, i, x);
+    double sum = -s->rest[i] * from;
+    for (int64_t k = 0; k < list->count; k++)
+        sum += ota_adjoint_number(list->slopes, s->narrow, k) * (x[list->keys[k]] - from);
+    const double mean = s->den[i] > 0.0 ? sum / s->den[i] : 0.0;
+    for (int64_t k = 0; k < list->count; k++) {
+        const int64_t j = list->keys[k];
+        y[j] += ota_adjoint_number(list->slopes, s->narrow, k) * (x[j] - from - mean);
+    }
+    return mean;
+}
+
 /* Rows from `first` on that have slopes of all columns, or one that is a list. */
 static int64_t rows_alike(const ota_adjoint *s, int64_t first, int64_t last) {
     int64_t end = first + 1;
@@ -110,6 +125,17 @@ static void product_rows(const product_job *job, int64_t first, int64_t last, do
     }
 }
 
+static void steep_rows(const product_job *job, int64_t first, int64_t last, double *partial) {
+    const ota_adjoint *s = job->system;
+    ota_slope_list list;
+    if (ota_adjoint_list(s, first, &list)) {
+        job->mean[first] = steep_list(s, first, &list, job->x, partial);
+        return;
+    }
+    for (int64_t i = first; i < last; i += STEEP_ROWS)
+        steep_product(s, i, ota_int_min(last - i, STEEP_ROWS), job->x, job->mean + i, partial);
+}
+
 static void product_chunk(void *context, int64_t chunk, int worker) {
     (void)worker;
     const product_job *job = context;
@@ -120,12 +146,12 @@ static void product_chunk(void *context, int64_t chunk, int worker) {
     memset(partial, 0, (size_t)s->columns * sizeof *partial);
     ota_watch watch = ota_watch_within(s->settings);
     for (int64_t end = first; ota_watch_rows(&watch, s->columns, last, &first, &end);) {
-        for (int64_t i = first; i < end && s->steepest != NULL; i += STEEP_ROWS)
-            steep_product(s, i, ota_int_min(end - i, STEEP_ROWS), job->x, job->mean + i, partial);
-        if (s->steepest != NULL) continue;
         for (int64_t i = first, next; i < end; i = next) {
             next = rows_alike(s, i, end);
-            product_rows(job, i, next, partial);
+            if (s->steepest != NULL)
+                steep_rows(job, i, next, partial);
+            else
+                product_rows(job, i, next, partial);
         }
     }
 }
@@ -151,12 +177,15 @@ static void product(const ota_adjoint *s, const double *x, double *y) {
 
 /* Of a steep row w - w^2 / den, which also stands for w itself: what its steepest slope has beyond that moves nothing. */
 static void steep_diagonal(const ota_adjoint *s, int64_t i, double *weight, double *diagonal) {
+    const ota_adjoint_slopes row = ota_adjoint_slopes_of(s, i);
     double others = s->rest[i];
     if (!(s->den[i] > 0.0)) return;
-    for (int64_t j = 0; j < s->columns; j++)
-        if (j != s->steepest[i]) others += ota_adjoint_slope(s, i, j);
-    for (int64_t j = 0; j < s->columns; j++) {
-        const double w = ota_adjoint_slope(s, i, j),
+    for (int64_t k = 0; k < row.count; k++)
+        if (ota_adjoint_column_at(&row, k) != s->steepest[i])
+            others += ota_adjoint_slope_at(&row, k);
+    for (int64_t k = 0; k < row.count; k++) {
+        const int64_t j = ota_adjoint_column_at(&row, k);
+        const double w = ota_adjoint_slope_at(&row, k),
                      left = j == s->steepest[i] ? others : s->den[i] - w;
         diagonal[j] += w / s->den[i] * fmax(left, 0.0);
         weight[j] += w / s->den[i] * fmax(left, 0.0);

@@ -60,12 +60,6 @@ struct ota_adjoint {
     void *context;
 };
 
-/* w of a stored pair. */
-static inline double ota_adjoint_slope(const ota_adjoint *s, int64_t i, int64_t j) {
-    const int64_t place = i * s->stride + j;
-    return s->narrow ? (double)((const float *)s->slopes)[place]
-                     : ((const double *)s->slopes)[place];
-}
 /* Slopes of row i as a list; false: it has those of all columns. */
 static inline bool ota_adjoint_list(const ota_adjoint *system, int64_t i, ota_slope_list *list) {
     const size_t number = system->narrow ? sizeof(float) : sizeof(double);
@@ -76,6 +70,29 @@ static inline bool ota_adjoint_list(const ota_adjoint *system, int64_t i, ota_sl
 }
 static inline double ota_adjoint_number(const void *numbers, bool narrow, int64_t k) {
     return narrow ? (double)((const float *)numbers)[k] : ((const double *)numbers)[k];
+}
+
+/* The slopes of a row by rising columns: all of them, or those of a list. */
+typedef struct ota_adjoint_slopes {
+    const void *w;
+    const int32_t *keys; /* NULL: all */
+    int64_t count;
+    bool narrow;
+} ota_adjoint_slopes;
+
+static inline ota_adjoint_slopes ota_adjoint_slopes_of(const ota_adjoint *s, int64_t i) {
+    const size_t number = s->narrow ? sizeof(float) : sizeof(double);
+    ota_slope_list list;
+    if (ota_adjoint_list(s, i, &list))
+        return (ota_adjoint_slopes){list.slopes, list.keys, list.count, s->narrow};
+    return (ota_adjoint_slopes){(const char *)s->slopes + (size_t)(i * s->stride) * number, NULL,
+                                s->columns, s->narrow};
+}
+static inline double ota_adjoint_slope_at(const ota_adjoint_slopes *row, int64_t k) {
+    return ota_adjoint_number(row->w, row->narrow, k);
+}
+static inline int64_t ota_adjoint_column_at(const ota_adjoint_slopes *row, int64_t k) {
+    return row->keys == NULL ? k : row->keys[k];
 }
 
 /* OTA_OK, OTA_NOT_CONVERGED (residual above `enough`), OTA_CANCELLED or OTA_TIMEOUT. */

@@ -15,49 +15,25 @@ static const double severed = 1.0e-15;
 /* What rounding leaves of den_i - sum_j w_ij. */
 static const double rounded_away = 1.0e-13;
 
-/* The slopes of a row by rising columns: all of them, or those of a list. */
-typedef struct row_slopes {
-    const void *w;
-    const int32_t *keys; /* NULL: all */
-    int64_t count;
-    bool narrow;
-} row_slopes;
-
-static row_slopes slopes_of(const ota_adjoint *s, int64_t i) {
-    const size_t number = s->narrow ? sizeof(float) : sizeof(double);
-    ota_slope_list list;
-    if (ota_adjoint_list(s, i, &list))
-        return (row_slopes){list.slopes, list.keys, list.count, s->narrow};
-    return (row_slopes){(const char *)s->slopes + (size_t)(i * s->stride) * number, NULL,
-                        s->columns, s->narrow};
-}
-
-static double slope_at(const row_slopes *row, int64_t k) {
-    return ota_adjoint_number(row->w, row->narrow, k);
-}
-static int64_t column_at(const row_slopes *row, int64_t k) {
-    return row->keys == NULL ? k : row->keys[k];
-}
-
 /* Row i's part of couplings c [columns][columns], below the diagonal, and of the ground. */
 static void couple_row(const ota_adjoint *s, int64_t i, double *c, double *ground) {
-    const row_slopes row = slopes_of(s, i);
+    const ota_adjoint_slopes row = ota_adjoint_slopes_of(s, i);
     const double den = s->den[i];
     double free = 0.0, apart;
-    for (int64_t k = 0; k < row.count; k++) free += slope_at(&row, k);
+    for (int64_t k = 0; k < row.count; k++) free += ota_adjoint_slope_at(&row, k);
     apart = den - free > rounded_away * den ? den - free : 0.0;
     if (s->rest != NULL) apart = s->rest[i];
     for (int64_t k = 0; k < row.count; k++) {
-        if (s->held[column_at(&row, k)]) apart += slope_at(&row, k);
+        if (s->held[ota_adjoint_column_at(&row, k)]) apart += ota_adjoint_slope_at(&row, k);
     }
     for (int64_t k = 0; k < row.count; k++) {
-        const int64_t j = column_at(&row, k);
-        const double share = s->held[j] ? 0.0 : slope_at(&row, k) / den;
+        const int64_t j = ota_adjoint_column_at(&row, k);
+        const double share = s->held[j] ? 0.0 : ota_adjoint_slope_at(&row, k) / den;
         if (!(share > 0.0)) continue;
         ground[j] += share * apart;
         for (int64_t l = 0; l < k; l++) {
-            const int64_t other = column_at(&row, l);
-            if (!s->held[other]) c[j * s->columns + other] += share * slope_at(&row, l);
+            const int64_t other = ota_adjoint_column_at(&row, l);
+            if (!s->held[other]) c[j * s->columns + other] += share * ota_adjoint_slope_at(&row, l);
         }
     }
 }

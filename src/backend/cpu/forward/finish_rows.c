@@ -48,6 +48,18 @@ void put_row(const cpu_run *w, int64_t batch, int64_t head, int64_t query,
     ota_put(&a->sink, batch, head, query, found->sink);
 }
 
+/* The weights of a list with some dropped, in memory of their own: what else asks for weights finds all of them. */
+static const real *drop_list(const row_block *b, const listed_row *row, int64_t count) {
+    const ota_resolved *r = b->w->device->resolved;
+    const ota_row_room *room = &b->worker->keys;
+    real *dropped = (real *)(void *)room->wide;
+    uint32_t key[2];
+    ota_dropout_head(r, b->batch, b->head, key);
+    memcpy(dropped, room->kept, (size_t)count * sizeof *dropped);
+    dropout_row(r, key, row->query, row->begin, room->where, count, dropped);
+    return dropped;
+}
+
 void list_row(const row_block *b, const ota_row_parameters *parameters, const listed_row *row,
               ota_row_found *found) {
     const cpu_run *w = b->w;
@@ -68,7 +80,9 @@ void list_row(const row_block *b, const ota_row_parameters *parameters, const li
         values = strip_of(&w->arrays->values, b->batch, key_head_of(b), begin, 1, NULL, &ld);
     found->applied = 2 * count <= device->key_count && (values != NULL || !wants_out);
     if (found->applied && wants_out) {
-        KERNELS(device)->spmv(kept, room->where, count, values, ld, width, row->out);
+        const bool drops = device->resolved->problem.dropout > 0.0;
+        const real *applied = drops ? drop_list(b, row, count) : kept;
+        KERNELS(device)->spmv(applied, room->where, count, values, ld, width, row->out);
         if (in_place) found->applied = all_finite(row->out, width);
     }
     const bool is_read =
@@ -161,8 +175,10 @@ void finish_rows(const row_block *b, real *p, int64_t stride, const ota_row_foun
     if (device->resolved->problem.dropout > 0.0) {
         uint32_t key[2];
         ota_dropout_head(device->resolved, batch, head, key);
-        for (int64_t k = 0; k < rows; k++)
-            dropout_row(device->resolved, key, first + k, 0, m, p + k * stride);
+        for (int64_t k = 0; k < rows; k++) {
+            if (!found[k].applied)
+                dropout_row(device->resolved, key, first + k, 0, NULL, m, p + k * stride);
+        }
     }
     real *out = worker->out;
     for (int64_t k = 0, last; k < rows; k = last) {

@@ -27,6 +27,7 @@ static void solve_block(const row_block *b, bool with_out, ota_head_status *stat
             ota_row_range(r, b->batch, b->first + k, device->key_count, &begin, &end);
             list_row(b, &parameters,
                      &(listed_row){.s = row,
+                                   .query = b->first + k,
                                    .begin = begin,
                                    .end = end,
                                    .mu = mu[k],

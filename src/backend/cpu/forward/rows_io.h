@@ -99,6 +99,7 @@ real *coupling_in_place(const cpu_run *w, int64_t batch, int64_t head, int64_t f
  * are on it, and the whole row of weights, which may lie where the scores do, where someone reads it. */
 typedef struct listed_row {
     const real *s, *h;
+    int64_t query;
     int64_t begin, end; /* keys that may have weight */
     double mu;
     real *weights, *out;

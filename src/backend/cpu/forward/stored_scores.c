@@ -232,6 +232,7 @@ static void emit_task(void *context, int64_t chunk, int worker_index) {
                 const listed_row row = {.s = (const real *)place->workspace->scores +
                                              (at + k) * device->dense_stride,
                                         .h = place->workspace->bias,
+                                        .query = at + k,
                                         .end = device->dense_columns,
                                         .mu = mu[k],
                                         .weights = p + k * stride,

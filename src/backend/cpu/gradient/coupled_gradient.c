@@ -106,7 +106,18 @@ static real *slopes_of(const ota_backward_job *job, int64_t row) {
     return (real *)(void *)job->space->matrix + row * job->device->dense_stride;
 }
 
-/* den, row_right and row_sums of a row from w, P and U of `count` pairs; the slope of its sink. */
+/* Of a query that is such a row: from where; what its multiplier is made of besides its pairs. */
+static double steep_rest(const ota_backward_job *job, int64_t i, double sink, double sum) {
+    const ota_problem *problem = &job->resolved->problem;
+    const ota_steep_rows *steep = &job->space->steep;
+    const double soft =
+        problem->rows == OTA_ROWS_RELAXED ? job->parameters.tau * sum / problem->row_strength : 0.0;
+    steep->rest[i] = sink + soft;
+    job->space->adjoint.row_right[i] -= steep->rest[i] * steep->middle[i];
+    return soft;
+}
+
+/* den, row_right and row_sums of a row from w, P and U of `count` pairs; the mean of U under w. */
 static double close_row(const ota_backward_job *job, int64_t i, const real *slope, const real *p,
                         const real *u, int64_t count) {
     const ota_cpu_device *device = job->device;
@@ -120,25 +131,26 @@ static double close_row(const ota_backward_job *job, int64_t i, const real *slop
     space->adjoint.den[i] = total + sink;
     space->adjoint.row_right[i] = sum;
     space->adjoint.row_sums[i] = carried + rest;
-    return sink;
+    const double den = total + sink,
+                 soft = ota_backward_is_steep(job) && !device->transposed
+                            ? steep_rest(job, i, sink, space->adjoint.row_sums[i])
+                            : 0.0;
+    return den > 0.0 ? space->adjoint.row_right[i] / (den + soft) : 0.0;
 }
 
-/* U of a query becomes what the rows of the solver measure. */
-static void measure(const ota_backward_job *job, int64_t query, real *u) {
-    for (int64_t j = 0; j < job->resolved->keys && ota_backward_is_steep(job); j++)
-        u[j] =
-            (real)ota_steep_upstream(job->space, job->device->transposed, query, j, (double)u[j]);
+/* U of `count` pairs of a query, whose keys, NULL: all, rise, becomes what the rows of the solver measure. */
+static void measure(const ota_backward_job *job, int64_t query, const int32_t *keys, int64_t count,
+                    real *u) {
+    for (int64_t e = 0; e < count && ota_backward_is_steep(job); e++)
+        u[e] = (real)ota_steep_upstream(job->space, job->device->transposed, query,
+                                        keys == NULL ? e : keys[e], (double)u[e]);
 }
 
-/* Of a query that is such a row: from where; what its multiplier is made of besides its pairs. */
-static double steep_rest(ota_backward_job *job, int64_t i, double sink, double sum) {
-    const ota_problem *problem = &job->resolved->problem;
-    const ota_steep_rows *steep = &job->space->steep;
-    const double soft =
-        problem->rows == OTA_ROWS_RELAXED ? job->parameters.tau * sum / problem->row_strength : 0.0;
-    steep->rest[i] = sink + soft;
-    job->space->adjoint.row_right[i] -= steep->rest[i] * steep->middle[i];
-    return soft;
+/* From where a query that is a row of the solver measures: from pair `at` of those of u, which is of that key. */
+static void mark_steepest(const ota_backward_job *job, int64_t query, int64_t at, int64_t key,
+                          const real *u) {
+    job->space->steep.column[query] = key;
+    job->space->steep.middle[query] = at < 0 ? 0.0 : (double)u[at];
 }
 
 /* w of a row at solved potentials, 0 where it is not a number; the mean of U under them. `solved`: its potential is known. */
@@ -157,26 +169,19 @@ static double implicit_row(ota_backward_job *job, int64_t i, bool solved, const 
     for (int64_t j = 0; j < m && space->bad[i]; j++)
         slope[j] = slope[j] > (real)0 ? slope[j] : (real)0;
     KERNELS(device)->accumulate(p, m, 1.0, mass);
-    double soft = 0.0;
-    const bool steep = ota_backward_is_steep(job) && !device->transposed;
-    if (steep) {
+    if (ota_backward_is_steep(job) && !device->transposed) {
         const int64_t key = steepest(job, i, p, slope, m);
-        space->steep.column[i] = key;
-        space->steep.middle[i] = key < 0 ? 0.0 : (double)u[key];
+        mark_steepest(job, i, key, key, u);
     }
-    measure(job, i, u);
-    const double sink = close_row(job, i, slope, p, u, m);
-    if (steep) soft = steep_rest(job, i, sink, space->adjoint.row_sums[i]);
-    const double den = space->adjoint.den[i];
-    return den > 0.0 ? space->adjoint.row_right[i] / (den + soft) : 0.0;
+    measure(job, i, NULL, m, u);
+    return close_row(job, i, slope, p, u, m);
 }
 
 /* Rows of a block that are lists: w, P and U of their pairs in the place of their slopes, and the chunk's sums. */
 static void keep_lists(const ota_backward_job *job, const ota_backward_worker *w, int64_t first,
                        int64_t rows, int64_t chunk) {
-    const ota_cpu_device *device = job->device;
     ota_backward_space *space = job->space;
-    const int64_t stride = space->own->strip.stride, width = device->values_width;
+    const int64_t stride = space->own->strip.stride;
     double *right = space->chunks.right + chunk * space->lane,
            *scale = space->chunks.right_terms + chunk * space->lane,
            *mass = space->chunks.plan + chunk * space->lane;
@@ -187,12 +192,14 @@ static void keep_lists(const ota_backward_job *job, const ota_backward_worker *w
         const real *p = list.weights;
         memcpy(list.weights, (const real *)w->weights + k * stride, count * sizeof(real));
         memcpy(list.keys, w->where + k * stride, count * sizeof *list.keys);
-        KERNELS(device)->gather_dot((const real *)w->gradients + k * width, list.keys, list.count,
-                                    packed_of(job)->values, width, width, u);
+        list_upstream(job, w, k, first + k, list.keys, list.count, u);
         row_powers(job, p, list.count, slope);
-        (void)close_row(job, first + k, slope, p, u, list.count);
-        const double den = space->adjoint.den[first + k];
-        const double mean = den > 0.0 ? space->adjoint.row_right[first + k] / den : 0.0;
+        if (ota_backward_is_steep(job)) {
+            const int64_t least = steepest(job, first + k, p, slope, list.count);
+            mark_steepest(job, first + k, least, least < 0 ? -1 : list.keys[least], u);
+            measure(job, first + k, list.keys, list.count, u);
+        }
+        const double mean = close_row(job, first + k, slope, p, u, list.count);
         for (int64_t e = 0; e < list.count; e++) {
             const int64_t j = list.keys[e];
             const double by = (double)slope[e], x = (double)u[e];
@@ -275,7 +282,7 @@ void transposed_task(void *context, int64_t chunk, int worker) {
          i++) {
         load_rows(job, w, i, 1, false);
         form_upstream(job, w, i, 1, 0, r->keys, device->stride);
-        measure(job, i, w->upstream);
+        measure(job, i, NULL, r->keys, w->upstream);
         const real *u = w->upstream, *column = slopes_of(job, 0) + i;
         double right = 0.0, scale = 0.0;
         for (int64_t j = 0; j < r->keys; j++) {

@@ -159,25 +159,11 @@ static void walk_strips(ota_backward_job *job, ota_gradient_task *rows, ota_grad
     }
 }
 
-/* Can rows stay lists? Not where all pairs of a row are asked for, or pairs of weight 0 count. */
+/* Can rows be lists of the pairs with weight? */
 static bool may_list(const ota_backward_job *job) {
-    const ota_cpu_device *device = job->device;
-    const ota_resolved *r = device->resolved;
-    const ota_gradients *want = job->want;
-    const ota_array *const whole[] = {&want->coupling_grad, &want->scores, &want->matrix};
     const bool alone = job->mode == OTA_BACKWARD_FREE,
                coupled = job->mode == OTA_BACKWARD_IMPLICIT && job->space->listed != NULL;
-    if (!(alone || coupled) || device->workers[0].keys.wide == NULL || job->choice.sums)
-        return false;
-    for (size_t k = 0; k < sizeof whole / sizeof whole[0]; k++) {
-        if (ota_array_present(whole[k])) return false;
-    }
-    for (int t = 0; t < r->term_count; t++) {
-        if (ota_term_form_of(&r->terms[t]) == OTA_FORM_SOFTCAP ||
-            ota_gradient_of_term(r, want, t) != NULL)
-            return false;
-    }
-    return ota_array_present(&want->out_grad) && device->values_width > 0;
+    return (alone || coupled) && job->device->workers[0].keys.wide != NULL;
 }
 
 static void write_head(ota_backward_job *job) {

@@ -128,7 +128,7 @@ void form_upstream(const ota_backward_job *job, const ota_backward_worker *w, in
             memset(upstream + k * stride, 0, (size_t)(to - from) * sizeof(real));
     }
     for (int64_t k = 0; device->resolved->problem.dropout > 0.0 && k < rows; k++) {
-        dropout_row(device->resolved, job->dropout_key, first + k, from, to - from,
+        dropout_row(device->resolved, job->dropout_key, first + k, from, NULL, to - from,
                     upstream + k * stride);
     }
     if (!ota_array_present(&job->want->coupling_grad)) return;
@@ -138,6 +138,24 @@ void form_upstream(const ota_backward_job *job, const ota_backward_worker *w, in
         pack_rows(&part, job->batch, job->head, first + k, 1, line, to - from);
         for (int64_t j = 0; j < to - from; j++) row[j] += line[j];
     }
+}
+
+void list_upstream(const ota_backward_job *job, const ota_backward_worker *w, int64_t row,
+                   int64_t query, const int32_t *keys, int64_t count, real *u) {
+    const ota_cpu_device *device = job->device;
+    const ota_array *coupling = &job->want->coupling_grad;
+    const int64_t width = device->values_width;
+    real *line = w->line;
+    if (ota_array_present(&job->want->out_grad) && width > 0)
+        KERNELS(device)->gather_dot((const real *)w->gradients + row * width, keys, count,
+                                    packed_of(job)->values, width, width, u);
+    else
+        memset(u, 0, (size_t)count * sizeof *u);
+    if (device->resolved->problem.dropout > 0.0)
+        dropout_row(device->resolved, job->dropout_key, query, 0, keys, count, u);
+    if (!ota_array_present(coupling)) return;
+    pack_rows(coupling, job->batch, job->head, query, 1, line, device->resolved->keys);
+    for (int64_t e = 0; e < count; e++) u[e] += line[keys[e]];
 }
 
 /* ---- pairs ------------------------------------------------------------------------------------ */

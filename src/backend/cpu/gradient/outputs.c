@@ -36,12 +36,22 @@ static double through_softcap(const ota_cpu_device *device, const real *z, int64
     return derivative;
 }
 
+/* The pairs of a row that gradients are of. */
+typedef struct row_pairs {
+    int64_t query, count;
+    const int32_t *keys; /* [count], which rise; NULL: all keys */
+} row_pairs;
+
+static inline int64_t key_of(const row_pairs *row, int64_t e) {
+    return row->keys == NULL ? e : row->keys[e];
+}
+
 /* dL/dS -> dL/d(raw products or matrix) in place, and the inner terms' own gradients. `raw` is spent. */
-static void through_terms(const ota_backward_job *job, real *raw, int64_t query, int64_t chunk,
-                          real *gradient) {
+static void through_terms(const ota_backward_job *job, real *raw, const row_pairs *row,
+                          int64_t chunk, real *gradient) {
     const ota_resolved *r = job->resolved;
     ota_backward_space *space = job->space;
-    const int64_t m = r->keys, diagonal = ota_row_number(r, query) + m - 1;
+    const int64_t count = row->count, diagonal = ota_row_number(r, row->query) + r->keys - 1;
     const ota_term *inside = NULL, *softcap = NULL;
     int inside_at = 0, softcap_at = 0;
     for (int t = 0; t < r->term_count; t++) {
@@ -55,68 +65,96 @@ static void through_terms(const ota_backward_job *job, real *raw, int64_t query,
     }
     if (softcap != NULL) {
         const real rate = (real)(r->scale / softcap->value);
-        for (int64_t j = 0; inside != NULL && j < m; j++)
-            raw[j] += (real)ota_array_get(&inside->array, 0, job->head, 0, diagonal - j);
-        KERNELS(job->device)->multiply(raw, m, rate);
+        for (int64_t e = 0; inside != NULL && e < count; e++)
+            raw[e] +=
+                (real)ota_array_get(&inside->array, 0, job->head, 0, diagonal - key_of(row, e));
+        KERNELS(job->device)->multiply(raw, count, rate);
         const bool wanted = ota_gradient_of_term(r, job->want, softcap_at) != NULL;
-        space->row_sums[query * OTA_ROW_SUMS + OTA_SUM_SOFTCAP] =
-            through_softcap(job->device, raw, m, wanted, gradient);
+        space->row_sums[row->query * OTA_ROW_SUMS + OTA_SUM_SOFTCAP] =
+            through_softcap(job->device, raw, count, wanted, gradient);
     }
-    KERNELS(job->device)->multiply(gradient, m, (real)r->scale);
+    KERNELS(job->device)->multiply(gradient, count, (real)r->scale);
     if (inside == NULL || ota_gradient_of_term(r, job->want, inside_at) == NULL) return;
     double *sum =
         space->sums.terms[inside_at].partial + chunk * space->sums.terms[inside_at].length;
-    for (int64_t j = 0; j < m; j++) sum[diagonal - j] += (double)gradient[j];
+    for (int64_t e = 0; e < count; e++) sum[diagonal - key_of(row, e)] += (double)gradient[e];
+}
+
+/* Numbers of a row's pairs into the caller's row of all keys; `line` takes those where the pairs are a list. */
+static void put_pairs(const ota_backward_job *job, const ota_array *to, const row_pairs *row,
+                      const real *numbers, real *line) {
+    const int64_t m = job->resolved->keys;
+    if (row->keys != NULL) {
+        memset(line, 0, (size_t)m * sizeof *line);
+        for (int64_t e = 0; e < row->count; e++) line[row->keys[e]] = numbers[e];
+        numbers = line;
+    }
+    unpack_rows(to, job->batch, job->head, row->query, 1, numbers, m);
 }
 
 /* Terms added after the softcap. */
-static void outer_terms(const ota_backward_job *job, int64_t query, int64_t chunk,
-                        const real *gradient) {
+static void outer_terms(const ota_backward_job *job, const row_pairs *row, int64_t chunk,
+                        const real *gradient, real *line) {
     const ota_resolved *r = job->resolved;
     ota_backward_space *space = job->space;
-    const int64_t m = r->keys;
+    const int64_t query = row->query, count = row->count;
     for (int t = 0; t < r->term_count; t++) {
         const ota_term *term = &r->terms[t];
         const ota_term_sum *sums = &space->sums.terms[t];
         const ota_term_form form = ota_term_form_of(term);
         if (ota_gradient_of_term(r, job->want, t) == NULL || ota_term_is_inside(term)) continue;
         if (form == OTA_FORM_LINEAR_DISTANCE) {
+            const int64_t position = ota_row_position(r, query);
             double derivative = 0.0;
-            for (int64_t j = 0; j < m; j++)
-                derivative -= (double)gradient[j] * fabs((double)(ota_row_position(r, query) - j));
+            for (int64_t e = 0; e < count; e++)
+                derivative -= (double)gradient[e] * fabs((double)(position - key_of(row, e)));
             space->row_sums[query * OTA_ROW_SUMS + OTA_SUM_ALIBI] = derivative;
         } else if (form == OTA_FORM_ADDS_DIFFERENCES) {
-            double *sum = sums->partial + chunk * sums->length + ota_row_number(r, query) + m - 1;
-            for (int64_t j = 0; j < m; j++) sum[-j] += (double)gradient[j];
+            double *sum =
+                sums->partial + chunk * sums->length + ota_row_number(r, query) + r->keys - 1;
+            for (int64_t e = 0; e < count; e++) sum[-key_of(row, e)] += (double)gradient[e];
         } else if (form == OTA_FORM_ADDS_PAIRS && sums->direct) {
-            unpack_rows(ota_gradient_of_term(r, job->want, t), job->batch, job->head, query, 1,
-                        gradient, m);
+            put_pairs(job, ota_gradient_of_term(r, job->want, t), row, gradient, line);
         } else if (form == OTA_FORM_ADDS_PAIRS) {
             const bool own_row = term->array.size[2] != 1, own_key = term->array.size[3] != 1;
             double *to = own_row ? ota_term_slice(job, t) + query * term->array.size[3]
                                  : sums->partial + chunk * sums->length;
-            for (int64_t j = 0; j < m; j++) to[own_key ? j : 0] += (double)gradient[j];
+            for (int64_t e = 0; e < count; e++)
+                to[own_key ? key_of(row, e) : 0] += (double)gradient[e];
         }
     }
 }
 
-/* Derivatives by temperature, order and sink logit that need this row only. */
-static void row_parameters(const ota_backward_job *job, int64_t query, const real *s, const real *p,
-                           const real *gradient) {
+/* dL/dS of a row's pairs becomes dL/d(raw products); what the terms and the caller take of both. */
+static void close_pairs(const ota_backward_job *job, const row_pairs *row, int64_t chunk, real *raw,
+                        real *line, real *gradient) {
+    const ota_gradients *want = job->want;
+    outer_terms(job, row, chunk, gradient, line);
+    if (ota_array_present(&want->scores)) put_pairs(job, &want->scores, row, gradient, line);
+    through_terms(job, raw, row, chunk, gradient);
+    if (ota_array_present(&want->matrix)) put_pairs(job, &want->matrix, row, gradient, line);
+}
+
+/* Derivatives by temperature, order and sink logit that need this row only. `s`: scores of the pairs, which weights that are powers
+ * do not ask for, and then may be NULL. */
+static void row_parameters(const ota_backward_job *job, const row_pairs *row, const real *s,
+                           const real *p, const real *gradient) {
     ota_backward_space *space = job->space;
+    const int64_t query = row->query;
     const double tau = job->parameters.tau, order = job->parameters.order, f = space->f[query];
     const real *h = job->state.biased ? space->own->bias : NULL;
     const bool tsallis = job->parameters.regulariser->tsallis;
     const bool with_order = ota_array_present(&job->want->order);
     double *sums = space->row_sums + query * OTA_ROW_SUMS, rest, temperature = 0.0, by_order = 0.0;
-    for (int64_t j = 0; j < job->device->resolved->keys; j++) {
-        const double g = (double)gradient[j];
-        if (!(p[j] > (real)0) || (!(g > 0.0) && !(g < 0.0) && !isnan(g))) continue;
+    for (int64_t e = 0; e < row->count; e++) {
+        const double g = (double)gradient[e];
+        if (!(p[e] > (real)0) || (!(g > 0.0) && !(g < 0.0) && !isnan(g))) continue;
         if (tsallis)
-            temperature -= g * ota_tsallis_level((double)p[j], order);
+            temperature -= g * ota_tsallis_level((double)p[e], order);
         else
-            temperature -= g * ((double)s[j] + f + (h == NULL ? 0.0 : (double)h[j])) / tau;
-        if (with_order) by_order += g * tau * ota_tsallis_order_slope((double)p[j], order);
+            temperature -=
+                g * ((double)s[e] + f + (h == NULL ? 0.0 : (double)h[key_of(row, e)])) / tau;
+        if (with_order) by_order += g * tau * ota_tsallis_order_slope((double)p[e], order);
     }
     const double w = sink_slope(job, query, &rest);
     if (w > 0.0) {
@@ -193,29 +231,46 @@ static bool load_lists(const ota_backward_job *job, const ota_backward_worker *w
     return true;
 }
 
-/* U of a list -> dL/d(raw products). */
+/* U of a list -> dL/dS. */
 static void close_list(const ota_backward_job *job, const real *slope, const real *b, int64_t count,
                        double a, real *u) {
-    const ota_cpu_device *device = job->device;
     const double rate = fmin(1.0 / job->parameters.tau, (double)REAL_MAX);
-    KERNELS(device)->slopes(slope, b, count, (real)a, (real)rate, u);
-    KERNELS(device)->multiply(u, count, (real)device->resolved->scale);
+    KERNELS(job->device)->slopes(slope, b, count, (real)a, (real)rate, u);
+}
+
+/* Raw products of the pairs of a list, row `row` of a block, where a softcap asks for them: those of all keys stand there where the
+ * block has been formed. */
+static real *raw_of_list(const ota_backward_job *job, const ota_backward_worker *w, int64_t row,
+                         const row_pairs *pairs) {
+    const ota_resolved *r = job->resolved;
+    real *raw = w->raw == NULL ? NULL : (real *)w->raw + row * job->space->own->strip.stride;
+    if (raw == NULL) return NULL;
+    if (job->mode == OTA_BACKWARD_FREE) {
+        for (int64_t e = 0; e < pairs->count; e++) raw[e] = raw[pairs->keys[e]];
+    } else if (r->from_matrix) {
+        for (int64_t e = 0; e < pairs->count; e++)
+            raw[e] = (real)ota_array_get(&r->problem.scores, job->batch, job->head, pairs->query,
+                                         pairs->keys[e]);
+    } else {
+        KERNELS(job->device)
+            ->gather_dot((const real *)w->queries + row * r->width, pairs->keys, pairs->count,
+                         job->space->own->keys, r->width, r->width, raw);
+    }
+    return raw;
 }
 
 /* dS of a row that is a list, and what its query gets. */
-static void list_slopes(const ota_backward_job *job, const ota_backward_worker *w, int64_t query,
-                        int64_t row, int64_t count, real *queries_grad) {
+static void list_slopes(const ota_backward_job *job, const ota_backward_worker *w,
+                        const row_pairs *pairs, int64_t row, int64_t block, real *queries_grad) {
     const ota_cpu_device *device = job->device;
     const ota_resolved *r = device->resolved;
     ota_backward_space *space = job->space;
-    const int64_t width = device->values_width, at = row * space->own->strip.stride;
-    const int32_t *where = w->where + at;
-    const real *p = (const real *)w->weights + at;
-    real *u = (real *)w->upstream + at, *slope = w->slope;
+    const int64_t query = pairs->query, count = pairs->count, at = row * space->own->strip.stride;
+    real *u = (real *)w->upstream + at, *p = (real *)w->weights + at, *slope = w->slope,
+         *line = w->line;
     if (job->mode == OTA_BACKWARD_FREE) {
         double total, rest;
-        KERNELS(device)->gather_dot((const real *)w->gradients + row * width, where, count,
-                                    packed_of(job)->values, width, width, u);
+        list_upstream(job, w, row, query, pairs->keys, count, u);
         row_powers(job, p, count, slope);
         const double middle = centre(job, query, p, slope, NULL, count, u);
         const double sum = KERNELS(device)->slope_mean(slope, u, NULL, count, &total);
@@ -224,31 +279,33 @@ static void list_slopes(const ota_backward_job *job, const ota_backward_worker *
         const double a = total > 0.0 ? (sum - sink * middle) / total : 0.0;
         space->a[query] = a + middle;
         close_list(job, slope, NULL, count, a, u);
+    } else if (ota_backward_is_steep(job)) {
+        for (int64_t e = 0; e < count; e++)
+            u[e] =
+                (real)ota_steep_apart(&space->steep, query, pairs->keys[e], space->b, (double)u[e]);
+        close_list(job, list_of(job, query).slopes, NULL, count, 0.0, u);
     } else {
-        real *gathered = w->line;
         const real *advantage = space->own->advantage;
-        for (int64_t k = 0; k < count; k++) gathered[k] = advantage[where[k]];
-        close_list(job, list_of(job, query).slopes, gathered, count, space->a[query], u);
+        for (int64_t e = 0; e < count; e++) line[e] = advantage[pairs->keys[e]];
+        close_list(job, list_of(job, query).slopes, line, count, space->a[query], u);
     }
+    if (job->choice.sums) row_parameters(job, pairs, NULL, p, u);
+    close_pairs(job, pairs, block, raw_of_list(job, w, row, pairs), line, u);
+    if (r->problem.dropout > 0.0) dropout_row(r, job->dropout_key, query, 0, pairs->keys, count, p);
     if (queries_grad != NULL)
-        KERNELS(device)->spmv(u, where, count, space->own->keys, r->width, r->width, queries_grad);
+        KERNELS(device)->spmv(u, pairs->keys, count, space->own->keys, r->width, r->width,
+                              queries_grad);
 }
 
-/* dL/dS of a block of rows becomes dL/d(raw products); what the terms and the caller take of both. */
+/* The same of a block of rows of all keys. */
 static void close_block(const ota_backward_job *job, const ota_backward_worker *w, int64_t first,
                         int64_t rows, int64_t block) {
     const int64_t stride = job->space->own->strip.stride;
-    const ota_array *const whole[] = {&job->want->scores, &job->want->matrix};
-    for (int64_t k = 0; k < rows; k++)
-        outer_terms(job, first + k, block, (const real *)w->upstream + k * stride);
-    if (ota_array_present(whole[0]))
-        unpack_rows(whole[0], job->batch, job->head, first, rows, w->upstream, stride);
     for (int64_t k = 0; k < rows; k++) {
+        const row_pairs row = {.query = first + k, .count = job->resolved->keys};
         real *raw = w->raw == NULL ? NULL : (real *)w->raw + k * stride;
-        through_terms(job, raw, first + k, block, (real *)w->upstream + k * stride);
+        close_pairs(job, &row, block, raw, w->line, (real *)w->upstream + k * stride);
     }
-    if (ota_array_present(whole[1]))
-        unpack_rows(whole[1], job->batch, job->head, first, rows, w->upstream, stride);
 }
 
 static void slopes_block(ota_backward_job *job, const ota_backward_worker *w, int64_t first,
@@ -274,11 +331,13 @@ static void slopes_block(ota_backward_job *job, const ota_backward_worker *w, in
         if (free) space->a[i] = mean_of(job, i, u, NULL, middle, w->slope);
         pairs(job, i, s, weighed, u, p, w->slope);
         space->a[i] += middle;
-        if (job->choice.sums && !job->state.stored) row_parameters(job, i, s, p, u);
+        const row_pairs row = {.query = i, .count = r->keys};
+        if (job->choice.sums && !job->state.stored) row_parameters(job, &row, s, p, u);
     }
     close_block(job, w, first, rows, block);
     for (int64_t k = 0; r->problem.dropout > 0.0 && k < rows; k++) {
-        dropout_row(r, job->dropout_key, first + k, 0, r->keys, (real *)w->weights + k * stride);
+        dropout_row(r, job->dropout_key, first + k, 0, NULL, r->keys,
+                    (real *)w->weights + k * stride);
     }
 }
 
@@ -371,9 +430,10 @@ void rows_task(void *context, int64_t block, int worker) {
     }
     const bool solved = job->lists && job->mode == OTA_BACKWARD_FREE;
     if (solved) listed = row_lists(job, &w, worker, first, rows, strip->count + at);
-    for (int64_t k = 0; listed && k < rows; k++)
-        list_slopes(job, &w, first + k, k, strip->count[at + k],
-                    out == NULL ? NULL : out + k * r->width);
+    for (int64_t k = 0; listed && k < rows; k++) {
+        const row_pairs pairs = {first + k, strip->count[at + k], w.where + k * stride};
+        list_slopes(job, &w, &pairs, k, block, out == NULL ? NULL : out + k * r->width);
+    }
     if (!listed) {
         if (job->space->kernel.carried)
             kernel_block(job, &w, first, rows, at, block);

@@ -9,6 +9,7 @@
 #define load_rows WORD(ota_gradient_load_rows)
 #define form_tile WORD(ota_gradient_form_tile)
 #define form_upstream WORD(ota_gradient_form_upstream)
+#define list_upstream WORD(ota_gradient_list_upstream)
 #define pair_weights WORD(ota_gradient_pair_weights)
 #define row_powers WORD(ota_gradient_row_powers)
 #define row_slopes WORD(ota_gradient_row_slopes)
@@ -68,6 +69,9 @@ void form_tile(const ota_backward_job *job, const ota_backward_worker *w, int64_
 /* U = dL/dP of the same tile. */
 void form_upstream(const ota_backward_job *job, const ota_backward_worker *w, int64_t first,
                    int64_t rows, int64_t from, int64_t to, int64_t stride);
+/* The same of the pairs of a list of `count` keys, which is row `row` of the worker's block. */
+void list_upstream(const ota_backward_job *job, const ota_backward_worker *w, int64_t row,
+                   int64_t query, const int32_t *keys, int64_t count, real *u);
 /* P of a row from its potentials, without what online capacities do. */
 void pair_weights(const ota_backward_job *job, int64_t query, int64_t count, const real *s,
                   real *p);
