@@ -345,6 +345,11 @@ class Plan:
         shape = (*query.shape[:3], value.shape[3])
         return f"Plan(method={self._spec.method!r}, out={shape}, solver={self.solver!r}, bytes={self.bytes})"
 
+    def __reduce__(self) -> Any:
+        raise TypeError(
+            "a Plan is memory of the C library and cannot be copied or pickled; make another one there"
+        )
+
     def __del__(self) -> None:
         handle = getattr(self, "_handle", None)
         if handle is not None:

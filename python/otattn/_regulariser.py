@@ -123,6 +123,15 @@ class Regulariser:
     def __repr__(self) -> str:
         return f"<otattn.Regulariser {self.word}>"
 
+    def __copy__(self) -> Regulariser:
+        return self
+
+    def __deepcopy__(self, memo: Any) -> Regulariser:
+        return self
+
+    def __reduce__(self) -> Any:
+        raise TypeError(f"{self!r} has functions of this process, so it cannot be pickled")
+
 
 def is_word(method: str) -> bool:
     """Whether a method is the word of a regulariser."""

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import ctypes
 import gc
 import math
+import pickle
 import threading
 import weakref
 from typing import Any
@@ -195,3 +197,16 @@ def test_it_goes_away(rng: np.random.Generator) -> None:
     del own
     gc.collect()
     assert gone() is None
+
+
+def test_copies_are_the_same_and_pickles_are_refused() -> None:
+    """nn.TransformerEncoder copies its layer."""
+    own = tsallis(1.5)
+    assert copy.copy(own) is copy.deepcopy(own) is own
+    with pytest.raises(TypeError, match="has functions of this process, so it cannot be pickled"):
+        pickle.dumps(own)
+    layer = torch.nn.TransformerEncoderLayer(8, 2, 16, 0.0, batch_first=True)
+    layer.self_attn = otattn.nn.Attention(8, 2, method=own, batch_first=True)
+    x = torch.randn(2, 3, 8)
+    encoder = torch.nn.TransformerEncoder(layer, 2)
+    assert torch.equal(encoder(x), layer(layer(x)))

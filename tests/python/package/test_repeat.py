@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import math
+import pickle
 import threading
 import time
 from collections.abc import Callable
@@ -792,3 +794,12 @@ def test_arrays_repeated_over_a_batch_get_the_sum_of_its_gradients(method: str) 
         for mine, theirs in zip(found, right, strict=True):
             assert mine.shape == theirs.shape
             assert (mine - theirs).abs().max() <= 1e-4 * (1.0 + theirs.abs().max())
+
+
+def test_plans_are_not_copied(rng: np.random.Generator) -> None:
+    """Two of them would free the same memory."""
+    x = rng.standard_normal((1, 1, 4, 3))
+    plan = otattn.Plan(x, x, x)
+    for copied in (copy.copy, copy.deepcopy, pickle.dumps):
+        with pytest.raises(TypeError, match="a Plan is memory of the C library and cannot be copied"):
+            copied(plan)
