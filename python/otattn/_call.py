@@ -20,7 +20,7 @@ from ._arrays import output_shape
 from ._aux import AuxOutput, AuxRequest, Potentials, RowStats, outputs_of
 from ._certificate import Certificate
 from ._errors import status_word
-from ._handle import Handle
+from ._handle import Handle, moment_of
 from ._job import ADDRESS, ARRAYS, Job, Place, View, arrays_of, view_like
 from ._kept import (
     Kept,
@@ -253,11 +253,16 @@ def refused(kept: Kept) -> NoReturn:
     raise ValueError("the arrays cannot be read as they lie")
 
 
-def run_kept(memory: Memory, kept: Kept, spec: Spec, arrays: Sequence[Any]) -> tuple[Any, ...] | None:
-    """(structs, status, result, ...); None where the plan cannot be bound to these arrays, and is back."""
+def run_kept(
+    memory: Memory, kept: Kept, spec: Spec, arrays: Sequence[Any], until: int | None = None
+) -> tuple[Any, ...] | None:
+    """(structs, status, result, ...); None where the plan cannot be bound to these arrays, and is back.
+
+    `until` is when a call ends that has begun before; None: this is its begin.
+    """
     found = None
     try:
-        kept.handle.begin(spec.deadline, kept.job.progress)
+        kept.handle.begin(moment_of(spec.deadline) if until is None else until, kept.job.progress)
         try:
             found = kept.run(memory, arrays, _native.layout(*arrays) is not None)
         finally:

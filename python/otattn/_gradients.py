@@ -10,7 +10,7 @@ from . import _native
 from . import _structs as c
 from ._arrays import output_shape
 from ._call import LENT, WHOLE, Wants, are_own, name_of, ordered, run_kept
-from ._handle import Handle
+from ._handle import Handle, moment_of
 from ._job import ADDRESS, Job, Moved, View, arrays_of, view_like
 from ._kept import Input, Kept, Memory, Parts, Result, _kinds, address_in, give, inputs_of, is_fresh, take
 from ._settings import DIFFERENTIABLE, PLACES
@@ -72,9 +72,10 @@ def _run_both(memory: Memory, kept: Kept | None, spec: Spec, arrays: Sequence[An
     """What `run_kept` returns, of a derivative whose forward runs first where it has one."""
     if kept is None:
         return None
+    until = moment_of(spec.deadline)
     if kept.first is not None:
         try:
-            found = run_kept(memory, kept.first, spec, arrays)
+            found = run_kept(memory, kept.first, spec, arrays, until)
             if found is not None and found[1] < 0:
                 kept.first.settle(found[1])
         except BaseException:
@@ -83,7 +84,7 @@ def _run_both(memory: Memory, kept: Kept | None, spec: Spec, arrays: Sequence[An
         if found is None:
             give(kept)
             return None
-    return run_kept(memory, kept, spec, arrays)
+    return run_kept(memory, kept, spec, arrays, until)
 
 
 def _settled(found: tuple[Any, ...]) -> tuple[Any, ...]:

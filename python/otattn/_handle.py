@@ -31,7 +31,7 @@ def moment_of(seconds: float | None) -> int:
 class Handle:
     """One ota_plan, with the records of what its calls found. Not for two threads at once."""
 
-    __slots__ = ("bytes", "error", "key", "pointer", "reference", "result", "timed")
+    __slots__ = ("bytes", "error", "key", "pointer", "reference", "result", "timed", "until")
 
     def __init__(self, job: Job) -> None:
         job.watch(job.operands[3])
@@ -52,11 +52,14 @@ class Handle:
         self.result = c.Result()
         self.result.size = ctypes.sizeof(c.Result)
         self.timed = False
+        # The deadline of the last call, for the judge of what it found; 0: none.
+        self.until = 0
 
-    def begin(self, seconds: float | None, progress: Watch | None) -> None:
-        """Before a call of the library that may take long: its deadline, and what it is watched by."""
-        if seconds is not None:
-            library.ota_plan_set_deadline(self.pointer, moment_of(seconds))
+    def begin(self, until: int, progress: Watch | None) -> None:
+        """Before a call of the library that may take long: its `moment_of` end, and what it is watched by."""
+        self.until = until
+        if until:
+            library.ota_plan_set_deadline(self.pointer, self.until)
             self.timed = True
         if progress is not None:
             progress.begin()

@@ -197,7 +197,11 @@ class Kept:
 
     def certificate(self, *arrays: Any) -> Certificate:
         """The judge's word on what was just solved, or on these arrays and results of a solve."""
-        status, numbers = _native.judge(self.call, *arrays)
+        self.job.options.deadline_ns = self.handle.until
+        try:
+            status, numbers = _native.judge(self.call, *arrays)
+        finally:
+            self.job.options.deadline_ns = 0
         self.job.reraise()
         check(status, self.handle.error)
         return Certificate._make(numbers)
@@ -265,7 +269,7 @@ def take(name: Any) -> Kept | None:
 
 def give(kept: Kept) -> None:
     """Keeps the plan for the next call of its name, where it has one."""
-    kept.held = None
+    kept.held, kept.handle.until = None, 0
     kind = kept.kind
     if kind is None:
         if kept.key is None:

@@ -99,5 +99,5 @@ def errors_only(handle: Handle) -> Certificate:
 def _certificate_or_errors(handle: Handle, judged: Callable[[], Certificate]) -> Certificate:
     try:
         return judged()
-    except (ValueError, ArithmeticError):
+    except (ValueError, ArithmeticError, TimeoutError):
         return errors_only(handle)

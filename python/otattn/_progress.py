@@ -8,6 +8,8 @@ import weakref
 from collections.abc import Callable
 from typing import Any, NamedTuple, cast
 
+import numpy as np
+
 from . import _structs as c
 
 
@@ -54,7 +56,8 @@ class Watch:
             return
         try:
             going = progress(Progress(record.heads_done, record.heads, record.round, record.residual))
-            self._flag.value = int(going is False)
+            # Comparisons of NumPy's numbers give its own False.
+            self._flag.value = int(isinstance(going, (bool, np.bool_)) and not going)
         except BaseException as error:
             # No exception can cross the library: it is raised when the call has come back.
             self._error = error

@@ -68,6 +68,24 @@ def test_a_plan_has_its_deadline_from_every_call_on(rng: np.random.Generator) ->
 
 
 @pytest.mark.parametrize("kind", KINDS)
+def test_deadlines_end_certificates(kind: Callable[..., Any], rng: np.random.Generator) -> None:
+    """The judge takes some seconds here, the solve a hundredth."""
+    x = kind(rng.standard_normal((1, 1, 5000, 4)))
+    wanted = otattn.AuxRequest(certificate=True)
+    with otattn.threads(1), pytest.raises(TimeoutError, match="deadline"):
+        otattn.attention(x, x, x, deadline=0.4, return_aux=wanted)
+    # What the plan was told is forgotten.
+    x = x[:, :, :50]
+    for seconds in (600.0, 1e-9, None):
+        try:
+            _, aux = otattn.attention(x, x, x, deadline=seconds, return_aux=wanted)
+        except TimeoutError:
+            assert seconds == 1e-9
+        else:
+            assert aux.certificate.row_error < 1e-9 and seconds != 1e-9
+
+
+@pytest.mark.parametrize("kind", KINDS)
 def test_progress_is_told_and_ends_calls(kind: Callable[..., Any], rng: np.random.Generator) -> None:
     x = kind(rng.standard_normal((1, 2, 40, 4)))
     scores = x @ x.swapaxes(-1, -2)
@@ -98,6 +116,12 @@ def test_progress_is_told_and_ends_calls(kind: Callable[..., Any], rng: np.rando
     del asked
     gc.collect()
     assert alive() is None
+
+
+def test_progress_may_give_false_of_numpy(rng: np.random.Generator) -> None:
+    x = rng.standard_normal((1, 2, 40, 4))
+    with pytest.raises(InterruptedError, match="cancelled"):
+        otattn.attention(x, x, x, progress=lambda told: np.isnan(np.float64(told.round)), **ENDLESS)
 
 
 def test_progress_of_a_plan_and_of_what_no_function_is(rng: np.random.Generator) -> None:
