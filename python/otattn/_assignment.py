@@ -501,9 +501,12 @@ def linear_sum_assignment(
             return pairs
     limit = limit_of(cost_limit, maximize)
     if is_torch(cost_matrix):
+        from ._torch_watch import refuse_tracers
+
         is_watched, operators = torch_operators()
         if is_watched() and rows is columns is None and not certificate and cost_matrix.ndim in (2, 3):
             return operators.by_operator(cost_matrix, maximize, cost_limit)
+        refuse_tracers("linear_sum_assignment with these arguments")
         return from_torch(cost_matrix, maximize, rows, columns, cost_limit, certificate)
     if rows is not None or columns is not None:
         if rows is None or columns is None:
@@ -511,6 +514,9 @@ def linear_sum_assignment(
         return _packed(cost_matrix, rows, columns, maximize, limit, certificate)
     if isinstance(cost_matrix, (list, tuple)) and all(getattr(x, "ndim", 0) == 2 for x in cost_matrix):
         if any(is_torch(x) for x in cost_matrix):
+            from ._torch_watch import refuse_tracers
+
+            refuse_tracers("linear_sum_assignment of a list")
             return from_torch(list(cost_matrix), maximize, None, None, cost_limit, certificate)
         matrices = [matrix_of_costs(f"cost_matrix[{k}]", x, (2,)) for k, x in enumerate(cost_matrix)]
         if matrices:

@@ -8,16 +8,16 @@ from typing import Any, Literal, overload
 import numpy as np
 
 from . import _structs as c
-from ._attention import known_arguments, prepare
+from ._attention import attention, known_arguments, prepare
 from ._aux import ArrayT, AuxOutput, AuxRequest, Request, request_of
 from ._call import WHOLE, done, name_of, names_of, pair_of, refused, run_kept, solve_of, wants_of
 from ._errors import check
 from ._job import Job
 from ._kept import NUMPY, Kept, Memory, give, take
 from ._library import library
-from ._settings import is_torch
+from ._settings import compiling, is_torch
 from ._shapes import dense, shape_text
-from ._spec import Spec
+from ._spec import Spec, spec_for
 from ._template import columns_of
 
 _SET = ("query", "key", "value", "is_causal", "causal_align", "dropout_p", "dropout_seed")
@@ -90,6 +90,24 @@ def decode(
     (True, (1, 6))
     """
     known_arguments("decode", arguments, _SET)
+    if is_torch(query):
+        from ._torch_watch import is_watched, refuse_tracers
+
+        free = columns_of(spec_for(arguments.get("method", "softmax"))) == c.COLUMNS_FREE
+        if free and remaining is None and is_watched():
+            arrays: Any = [x.detach() if is_torch(x) else x for x in (query, key, value)]
+            how: Any = {"is_causal": True, "causal_align": "bottom_right", **arguments}
+            call: Any = attention
+            found: Any = call(*arrays, return_aux=return_aux, **how)
+            return (found[0], None, found[1]) if isinstance(found, tuple) else (found, None)
+        if compiling():
+            from ._torch_decode import decode_outside
+
+            broken: tuple[Any, ...] = decode_outside(
+                query, key, value, remaining, return_aux=return_aux, **arguments
+            )
+            return broken
+        refuse_tracers("decode of online columns")
     return step((query, key, value), remaining, request_of(return_aux), arguments)
 
 
@@ -104,16 +122,19 @@ def step(
     """As `decode`, of queries that see all keys unless `causal`; `known`: of how many keys `remaining` is,
     where these are not all but the new ones."""
     query, key, value = tensors
+    own = spec_for(arguments.get("method", "softmax"))
+    rule = columns_of(own)
+    if rule not in (c.COLUMNS_FREE, c.COLUMNS_ONLINE):
+        raise ValueError(
+            f"method is {own.method!r}, whose columns couple all rows; decode takes free and online ones"
+        )
     spec, extra, _ = prepare(is_causal=causal, causal_align="bottom_right", **arguments)
     if spec.dropout_p:
         raise ValueError(
             f"the Spec that is the method has dropout_p={spec.dropout_p!r}, which decode does not take"
         )
-    rule = columns_of(spec)
-    if rule not in (c.COLUMNS_FREE, c.COLUMNS_ONLINE) or spec.axis != "rows":
-        raise ValueError(
-            f"method is {spec.method!r}, whose columns couple all rows; decode takes free and online ones"
-        )
+    if spec.axis != "rows":
+        raise ValueError(f"axis is {spec.axis!r}, whose columns couple all rows; decode takes axis='rows'")
     if rule == c.COLUMNS_FREE and remaining is not None:
         raise ValueError(f"remaining is given, but the columns of {spec.method!r} are free; leave it out")
     named = {**extra, "query": query, "key": key, "value": value}
@@ -205,6 +226,6 @@ def _put(left: Any, remaining: Any, wanted: tuple[int, ...]) -> int:
             "whose keys are all but the new ones"
         )
     if x.size and not (x >= 0.0).all():
-        raise ValueError(f"remaining holds {x.min()!r}, wanted 0 or more")
+        raise ValueError(f"remaining holds {float(x.min())!r}, wanted 0 or more")
     left[..., 0, : wanted[-1]] = x.reshape((*left.shape[:2], wanted[-1]))
     return wanted[-1]

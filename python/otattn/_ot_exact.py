@@ -222,6 +222,7 @@ def emd_value(a: Any, b: Any, M: Any, center_dual: bool = True) -> Any:
         return plan, entry
     from ._torch_ot import ExactCost
 
+    # One by one, so that a tracer sees them.
     solved = plan, entry["u"], entry["v"], entry["cost"]
-    entry["cost"] = ExactCost.apply(M, a, b, solved)  # type: ignore[no-untyped-call]
+    entry["cost"] = ExactCost.apply(M, a, b, *solved)  # type: ignore[no-untyped-call]
     return plan, entry

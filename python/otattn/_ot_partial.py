@@ -30,6 +30,10 @@ class Partial(NamedTuple):
 def _read(a: Any, b: Any, M: Any, m: Any) -> tuple[Any, Partial]:
     """The costs as they are, and the problem."""
     M = cost_with(cost_of(M), a, b)
+    if is_torch(M):
+        from ._torch_watch import refuse_tracers
+
+        refuse_tracers("otattn.ot.partial")
     a, b = mass_of("a", a, M.shape[0], M), mass_of("b", b, M.shape[1], M)
     rows, columns, cost = (np.asarray(x.detach().cpu() if is_torch(x) else x, np.float64) for x in (a, b, M))
     least = min(rows.sum(), columns.sum())

@@ -55,7 +55,8 @@ def mass_of(name: str, x: Any, size: int, M: Any) -> Any:
     if x is not None and type(x) is not np.ndarray:
         dense(name, x)
     if x is None or (np.ndim(x) and len(x) == 0):
-        return M[:, 0].new_full((size,), 1.0 / size) if is_torch(M) else np.full(size, 1.0 / size, M.dtype)
+        # A tracer of torch takes the number of new_full for f32.
+        return M.new_ones((size,)) / size if is_torch(M) else np.full(size, 1.0 / size, M.dtype)
     x = x if is_torch(x) else np.asarray(x)
     if tuple(x.shape) != (size,):
         raise ValueError(f"{name} has shape {tuple(x.shape)}, wanted ({size},)")
@@ -336,6 +337,9 @@ def run(
         except NotConverged:
             # No arithmetic reaches the tolerance; POT goes on to the last round and warns.
             plan, aux = solved(rounds=max_iter)
+    if aux.info is None:
+        # In a graph and of shapes alone nobody knows yet.
+        aux = aux._replace(info=Info("unknown", 0, math.nan, math.nan, 0, 0))
     if warn and aux.info.status in ("partial", "fixed_iters"):
         warnings.warn(
             f"after {aux.info.rounds} rounds the column error is {aux.info.column_error:.3g}; "

@@ -246,6 +246,7 @@ def k_best_assignments(
             is_watched, operators = torch_operators()
             if is_watched() and is_torch(tensors):
                 return operators.ranked_by_operator(tensors, k, maximize, limit, certificate)
+            _refuse_tracers("k_best_assignments")
             return by_arrays(
                 tensors,
                 lambda x: k_best_assignments(x, k, maximize, cost_limit=limit, certificate=certificate),
@@ -358,6 +359,7 @@ def bottleneck_assignment(
             is_watched, operators = torch_operators()
             if is_watched() and is_torch(tensors):
                 return operators.bottleneck_by_operator(tensors, maximize, limit)
+            _refuse_tracers("bottleneck_assignment")
             return by_arrays(tensors, lambda x: bottleneck_assignment(x, maximize, cost_limit=limit))
         if _is_list(cost_matrix):
             return _bottleneck_list(cost_matrix, maximize, limit)
@@ -380,3 +382,9 @@ def _bottleneck_list(cost: Any, maximize: bool, limit: float) -> list[Bottleneck
         answers.append(BottleneckAssignment(i, j, value, bound, r, s, covered_r, covered_s))
         a, b, first = a + n, b + m, first + min(n, m)
     return answers
+
+
+def _refuse_tracers(what: str) -> None:
+    from ._torch_watch import refuse_tracers
+
+    refuse_tracers(f"{what} of a list")

@@ -28,9 +28,8 @@ class ExactCost(torch.autograd.Function):
     """<P, M> of the optimal plan, a number that is known, with its gradients [n, m], [n] and [m]."""
 
     @staticmethod
-    def forward(ctx: Any, M: Any, a: Any, b: Any, solved: tuple[Tensor, ...]) -> Tensor:
-        """`solved` are plan, dual variables, and their cost, which nobody else has."""
-        plan, u, v, cost = solved
+    def forward(ctx: Any, M: Any, a: Any, b: Any, plan: Tensor, u: Tensor, v: Tensor, cost: Tensor) -> Tensor:
+        """Plan, dual variables, and their cost, which nobody else has."""
         ctx.types = tuple(getattr(x, "dtype", None) for x in (M, a, b))
         ctx.save_for_backward(plan, u, v)
         return cost
@@ -43,4 +42,4 @@ class ExactCost(torch.autograd.Function):
         for k, x in enumerate((plan, u, v)):
             slope = x - x.mean() if k > 0 and needed[k] else x
             found.append(gradients[0] * slope.to(ctx.types[k]) if needed[k] else None)
-        return (*found, None)
+        return (*found, None, None, None, None)

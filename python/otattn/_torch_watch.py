@@ -45,6 +45,20 @@ def is_watched() -> bool:
     return forward_ad._current_level >= 0
 
 
+def refuse_tracers(what: str) -> None:
+    """NotImplementedError where a tracer would take for a constant what is read from memory past it."""
+    traced = bool(_tracing())
+    if not traced and _dispatch_modes():
+        from torch.fx.experimental.proxy_tensor import get_proxy_mode
+
+        traced = get_proxy_mode() is not None
+    if traced:
+        raise NotImplementedError(
+            f"{what} reads numbers past torch's dispatcher, and a tracer would take its results for "
+            "constants; call it outside of what is traced"
+        )
+
+
 def is_plain(*tensors: Tensor) -> bool:
     """Memory on this machine, and nobody looking on."""
     if is_watched():

@@ -38,7 +38,7 @@ def check_lengths(bounds: Sequence[list[int]], most: Sequence[int | None]) -> No
     if len(of_queries) != len(of_keys):
         raise ValueError(f"cu_seq_q has {len(of_queries) - 1} sequences, but cu_seq_k has {len(of_keys) - 1}")
     for name, limit, cumulative in zip(("max_q", "max_k"), most, bounds, strict=True):
-        longest = max((b - a for a, b in itertools.pairwise(cumulative)), default=0)
+        longest = max([0, *(b - a for a, b in itertools.pairwise(cumulative))])
         allowed = count(name, limit)
         if allowed is not None and allowed < longest:
             raise ValueError(f"{name} is {limit}, but the longest sequence has {longest}")

@@ -421,7 +421,8 @@ def budget_bisect(X: ArrayT, budget: Any = 2, dim: int = -1, n_iter: int = 50) -
     array([1. , 0.5, 0.5])
     """
     x = _tensor(_scores(X, dim))
-    size = x.shape[dim]
+    # A tracer's sizes are tensors.
+    size = int(x.shape[dim])
     total = _held("budget", budget, lambda found: (found >= 0.0) & (found <= size), f"0 to {size}")
     z = x.detach()
     high = _top(z, dim)
@@ -579,13 +580,16 @@ def _loss_module(name: str) -> type[nn.Module]:
         def forward(self, X: Any, target: Any) -> Any:
             """X (samples, classes), target (samples,): losses, their sum, or their mean over what counts."""
             # As in entmax, a negative ignore_index ignores nothing.
-            ignored = (target == self.ignore_index) & (self.ignore_index >= 0)
-            losses = globals()[function](X, target, **self.options).masked_fill(ignored, 0.0)
+            losses = globals()[function](X, target, **self.options)
+            counted = target != self.ignore_index
+            if self.ignore_index >= 0:
+                losses = losses.masked_fill(~counted, 0.0)
             if self.reduction == "none":
                 return losses
             if self.reduction == "sum":
                 return losses.sum()
-            return losses.sum() / float((~ignored).sum())
+            # Their number as a tensor, which a tracer does not take for a constant.
+            return losses.sum() / (counted.sum() if self.ignore_index >= 0 else losses.shape[0])
 
     Loss.__doc__ = f"Module of `{function}` with its parameters, `ignore_index` and `reduction`."
     return _named(Loss, name)

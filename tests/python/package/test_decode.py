@@ -59,7 +59,9 @@ def test_what_decode_refuses(rng: np.random.Generator) -> None:
             {"method": "softmax/online:2", "remaining": np.ones((1, 2))},
             r"remaining has shape \(1, 2\), wanted \(1, 3\)",
         ),
-        ({"method": "softmax/online:2", "remaining": -np.ones((1, 3))}, r"remaining holds .*-1\.0"),
+        ({"method": "softmax/online:2", "remaining": -np.ones((1, 3))}, r"remaining holds -1\.0, wanted"),
+        ({"method": "softmax/prefix"}, "method is 'softmax/prefix', whose columns couple all rows"),
+        ({"axis": "columns"}, "axis is 'columns', whose columns couple all rows"),
         ({"is_causal": True}, "decode has 'is_causal', which is no argument"),
     ):
         with pytest.raises((ValueError, TypeError), match=said):

@@ -18,6 +18,7 @@ from otattn._settings import DIFFERENTIABLE, EXTRA
 from otattn._spec_text import text_of
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.autograd import gradcheck
+from torch.fx.experimental.proxy_tensor import make_fx
 from torch.library import opcheck
 
 METHODS = [
@@ -569,6 +570,79 @@ def test_the_old_exporter_of_onnx_names_the_operator() -> None:
         module(x, x, x)
     with pytest.raises(Exception, match="otattn::solve"):
         torch.onnx.export(module, (x, x, x), io.BytesIO(), dynamo=False)
+
+
+BY = otattn.ot
+EIGHT = torch.arange(1.0, 9.0, dtype=torch.float64) / 36
+# What a tracer of torch may take for a constant, of a tensor [2, 2, 6, 8].
+TRACED: dict[str, Any] = {
+    "emd2": lambda z: BY.emd2(z[0, 0, :, 0].softmax(0), EIGHT, z[0, 0].abs()),
+    "solve": lambda z: BY.solve(z[0, 0].abs(), z[0, 0, :, 0].softmax(0), EIGHT).value,
+    "solve_sample": lambda z: BY.solve_sample(z[0, 0], z[0, 1]).value,
+    "decode": lambda z: otattn.decode(z[:, :, -1:], z, z, method="entmax:1.5")[0],
+    "budget": lambda z: otattn.activations.budget_bisect(z[0, 0]),
+    "loss": lambda z: otattn.activations.SparsemaxLoss(ignore_index=0)(z[0, 0], z[0, 1].argmax(-1)),
+}
+REFUSED: dict[str, Any] = {
+    "partial": lambda z: BY.partial.partial_wasserstein(None, None, z[0, 0].abs(), 0.5),
+    "entropic partial": lambda z: BY.partial.entropic_partial_wasserstein(None, None, z[0, 0].abs(), 1, 0.5),
+    "decode": lambda z: otattn.decode(z[:, :, -1:], z, z, method="softmax/online:2")[0],
+    "certificate": lambda z: otattn.linear_sum_assignment(z[0, 0], certificate=True)[1],
+    "list": lambda z: otattn.linear_sum_assignment([z[0, 0]])[0][1],
+    "ranked list": lambda z: otattn.k_best_assignments([z[0, 0]], 2)[0].columns,
+    "bottleneck list": lambda z: otattn.bottleneck_assignment([z[0, 0]])[0].columns,
+}
+
+
+def _jit(call: Any, x: torch.Tensor) -> Any:
+    return torch.jit.trace(call, x, check_trace=False)
+
+
+@pytest.mark.filterwarnings("ignore::torch.jit.TracerWarning", "ignore::DeprecationWarning")
+@pytest.mark.parametrize("grad", [False, True])
+@pytest.mark.parametrize("name", TRACED)
+def test_tracers_take_nothing_for_a_constant(name: str, grad: bool) -> None:
+    call = TRACED[name]
+    x, y = tensors(2, 2, 2, 6, 8, grad=grad)
+    for _ in range(3):
+        call(x)
+    assert (_jit(lambda z: call(z) + 0.0 * z.sum(), x)(y) - call(y)).abs().max() <= 1e-13
+
+
+@pytest.mark.filterwarnings("ignore::torch.jit.TracerWarning", "ignore::DeprecationWarning")
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_a_tracer_would_take_for_a_constant_is_refused(name: str) -> None:
+    call = REFUSED[name]
+    (x,) = tensors(1, 2, 2, 6, 8, grad=False)
+    call(x)
+    for trace in (_jit, lambda call, x: make_fx(call)(x)):
+        with pytest.raises(NotImplementedError, match="a tracer would take its results for constants"):
+            trace(lambda z: call(z) + 0.0 * z.sum(), x)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda z: otattn.decode(z[:, :, -1:], z, z, method="softmax/online:2")[0],
+        lambda z: BY.sinkhorn(None, None, z[0, 0].abs(), 0.5),
+        lambda z: BY.solve(z[0, 0].abs(), reg=0.5).value,
+        lambda z: BY.solve(z[0, 0].abs(), reg=0.5, unbalanced=1.0).plan,
+    ],
+    ids=["decode", "sinkhorn", "solve", "unbalanced"],
+)
+def test_calls_that_break_a_graph_are_right(call: Any) -> None:
+    (x,) = tensors(1, 2, 2, 6, 8, grad=False)
+    compiled = torch.compile(lambda z: 2.0 * call(z + 1.0), backend="eager")
+    assert (compiled(x) - 2.0 * call(x + 1.0)).abs().max() <= 1e-12
+
+
+def test_packed_sequences_in_one_graph() -> None:
+    x = torch.randn(12, 2, 4)
+    bounds = [0, 5, 12]
+    compiled = torch.compile(
+        lambda z: otattn.varlen_attention(z, z, z, bounds, bounds), fullgraph=True, backend="eager"
+    )
+    assert torch.equal(compiled(x), otattn.varlen_attention(x, x, x, bounds, bounds))
 
 
 FOUR = torch.tensor([0.3, 0.0, 0.4, 0.3], dtype=torch.float64)
