@@ -90,7 +90,16 @@ def calls(number: str, width: int, band: str) -> dict[str, Callable[[], object]]
     plan = triton_backward.Plan(f, g, a, b)
     rows, columns = triton_backward.Side(q, dout), triton_backward.Side(k, v)
     back = triton_backward.run
-    return {
+    # Rows of entmax of order 3, whose slopes may be steep.
+    steep = plan._replace(weight="power", unit=2.0, steepest=f.to(torch.int32), push=a)
+    found: dict[str, Callable[[], object]] = {
+        "terms 3": lambda: back("terms", rows, columns, steep, scoring),
+        "query 3": lambda: back("query", rows, columns, steep, scoring),
+        "key 3": lambda: back("key", columns, rows, steep.transposed(), scoring.transposed()),
+    }
+    # One form of those is enough.
+    found = found if (number, width, band) == FORMS[1] else {}
+    return found | {
         "sums": lambda: triton_rows.row_lse(q, k, **options),
         "attend": lambda: triton_rows.attend(q, k, v, **options),
         "vector": lambda: triton_rows.apply_plan(q, k, a.unsqueeze(3), row_bias=f, **options),

@@ -19,7 +19,7 @@ import triton  # type: ignore[import-untyped, unused-ignore]
 import triton.language as tl  # type: ignore[import-untyped, unused-ignore]
 from torch import Tensor
 
-from .triton_backward import Plan, Side, gradients, run, weigh
+from .triton_backward import Plan, Side, gradients, weigh
 from .triton_scores import (
     Band,
     Matrix,
@@ -199,9 +199,9 @@ def entmax_backward(
     key_bias: Tensor | None = None, band: Band = (None, None), softcap: float = 0.0,
     slopes: Tensor | None = None, offset: int = 0,
 ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
-    """dq, dk, dv: dS = w (dP - <w, dP> / <w, 1>) with w = p^(2 - alpha) on the support."""
+    """dq, dk, dv: dS = w (dP - <w, dP> / <w, 1>) with w = p^(2 - alpha) on the support, with
+    dP measured above order 2 from that of the largest w."""
     scoring = Scoring(scale, band, softcap, slopes, offset)
     rows, columns = Side(q, dout), Side(k, v)
     plan = Plan(-threshold, key_bias, None, None, weight_of(alpha), alpha - 1.0)
-    plan = plan._replace(row_term=run("terms", rows, columns, plan, scoring).own)
-    return gradients(rows, columns, plan, scoring)
+    return gradients(rows, columns, plan.with_terms(rows, columns, scoring), scoring)

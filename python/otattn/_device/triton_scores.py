@@ -53,6 +53,9 @@ class Vectors(NamedTuple):
     own_term: Any = 0
     other_term: Any = 0
     slopes: Any = 0
+    # Of the plan's rows, whichever side they are: the column of the steepest slope, and dS there.
+    steepest: Any = 0
+    push: Any = 0
 
 
 class Size(NamedTuple):
@@ -92,6 +95,8 @@ class Form(NamedTuple):
     softcap: bool
     # The weight of a score above its threshold: exp2, or max(0, z)^power by a name.
     weight: str = "exp"
+    # Whether one slope of a row may outweigh the digits of all others.
+    steep: bool = False
 
 
 # ---- in kernels ----------------------------------------------------------------------------------

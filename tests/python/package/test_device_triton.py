@@ -414,3 +414,44 @@ def check_gradients_of_entmax(p: Problem, alpha: float) -> None:
     wanted = summed(plan.mT @ dout.double(), heads)
     bound = summed((plan * relative + factor(plan, type_)).mT @ dout.double().abs(), heads)
     close("dv", dv, wanted, bound + rounding(wanted, type_))
+
+
+@pytest.mark.parametrize("kind", [torch.float32, torch.float16])
+@pytest.mark.parametrize("alpha", [2.5, 3.0, 5.0, 10.0])
+def check_steep_slopes_of_entmax(alpha: float, kind: torch.dtype) -> None:
+    """One weight of a row of 37 has a slope up to 2^40 times the others', as values of a common part show.
+
+    Queries are unit vectors and the level is 0, so that scores are numbers of the keys, of a power of the
+    weight, and the gradient of keys is dS."""
+    from otattn._device import triton_entmax
+
+    noise = torch.Generator().manual_seed(7)
+    n, m, group, depth = 20, 37, 2, 16
+    rows, power = n * group, 1.0 / (alpha - 1.0)
+    heights = (0.5 + torch.rand(rows, m, generator=noise).double()) ** (alpha - 1.0)
+    smallest = 2.0 ** (-24 if kind == torch.float16 else -40)
+    heights[torch.arange(rows), torch.randint(m, (rows,), generator=noise)] = smallest
+    # The last row has no weight.
+    heights[-1] = -1.0
+    scores = (heights * power).to(kind)
+    k = scores.T[None, None]
+    q = torch.eye(rows, dtype=kind).reshape(1, group, n, rows)
+    v = torch.randn(1, 1, m, depth, generator=noise).to(kind)
+    v[..., 0] = 64.0
+    dout = torch.randn(1, group, n, depth, generator=noise).to(kind)
+    tau = torch.zeros(1, group, n)
+    dq, dk, _ = triton_entmax.entmax_backward(q, k, v, dout, tau, alpha, scale=1.0)
+    of, values = dout.double().reshape(rows, depth), v[0, 0].double()
+    up, size = of @ values.mT, of.abs() @ values.abs().mT
+    heights = (alpha - 1.0) * scores.double()
+    w = torch.where(heights > 0.0, heights.clamp(min=0.0) ** (power - 1.0), 0.0)
+    steepest = w.argmax(1, keepdim=True)
+    apart = up - up.gather(1, steepest)
+    ds = w * (apart - ((w * apart).sum(1) / w.sum(1).clamp(min=1.0))[:, None])
+    ds = ds.scatter(1, steepest, 0.0)
+    bound = (w * (size + size.gather(1, steepest))).scatter(1, steepest, 0.0)
+    ds = ds.scatter(1, steepest, -ds.sum(1, keepdim=True))
+    bound = bound.scatter(1, steepest, bound.sum(1, keepdim=True)) * 64 * U32 + factor(ds, kind)
+    close("dk", dk[0, 0].mT, ds, bound + rounding(ds, kind))
+    wanted, bound = (x @ y.double().mT for x, y in ((ds, scores), (bound, scores.abs())))
+    close("dq", dq.reshape(rows, rows), wanted, bound + rounding(wanted, kind))
