@@ -112,7 +112,8 @@ static void spread(ota_backward_job *job, const ota_head *block, const ota_block
         const double *w = slopes + i * stride,
                      *scores = (const double *)block->scores.data + i * stride;
         /* x is the level of the weight. */
-        const double f = v->f[i] - (block->row.regulariser->tsallis ? tau / (order - 1.0) : 0.0);
+        const double f =
+            v->f[i] - (block->row.regulariser->tsallis ? tau * ota_tsallis_shift(order) : 0.0);
         if (!(v->mu[i] > 0.0)) continue;
         s->sums.row_mass[index + i] += a[i] + (count > 0.0 ? column_sum / count : 0.0);
         for (int64_t j = 0; j < block->columns; j++) {

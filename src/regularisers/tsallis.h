@@ -5,7 +5,9 @@
  *     order slope   dp/dalpha / (p^(2 - alpha)) at x - 1 / k fixed = -L^2 phi(k L),  phi(y) = ((y - 1) e^y + 1) / y^2
  *
  * Both are smooth in alpha; x and dp/dalpha at x fixed are not, of which terms 1 / k and 1 / k^2 are the same for a whole row.
- * Where the sum of a row stands still, its potential takes them up, so that derivatives of rows need no more than these. */
+ * Where the sum of a row stands still, its potential takes them up, so that derivatives of rows need no more than these. Above
+ * order 2 small weights have slopes without bound, beside which a number that all share would cost the digits of the rest: level and
+ * order slope are those of x itself there, x and e^y (1 - y) / k^2, which fall with the weight. */
 #ifndef OTA_TSALLIS_H
 #define OTA_TSALLIS_H
 
@@ -17,8 +19,14 @@ static inline double ota_tsallis_slope(double p, double order) {
     return fmin(pow(p, 2.0 - order), 1.0e250);
 }
 
+/* What levels are less than x. */
+static inline double ota_tsallis_shift(double order) {
+    return order > 2.0 ? 0.0 : 1.0 / (order - 1.0);
+}
+
 static inline double ota_tsallis_level(double p, double order) {
     const double k = order - 1.0, log_p = log(p);
+    if (k > 1.0) return exp(k * log_p) / k;
     return k < 0.0 || k > 0.0 ? expm1(k * log_p) / k : log_p;
 }
 
@@ -26,6 +34,7 @@ static inline double ota_tsallis_level(double p, double order) {
 static inline double ota_tsallis_log(double level, double order) {
     const double k = order - 1.0, y = k * level;
     if (!(k < 0.0) && !(k > 0.0)) return level;
+    if (k > 1.0) return y > 0.0 ? log(y) / k : -INFINITY;
     return y > -1.0 ? log1p(y) / k : k > 0.0 ? -INFINITY : INFINITY;
 }
 
@@ -37,6 +46,7 @@ static inline double ota_tsallis_order_slope_of_log(double log_p, double order) 
                                     1.0 / 6706022400};
     const double k = order - 1.0, y = k * log_p;
     double phi = 0.0;
+    if (k > 1.0) return log_p > -INFINITY ? exp(y) * (1.0 - y) / (k * k) : 0.0;
     if (!(log_p > -INFINITY)) return -1.0 / (k * k); /* of a weight that rounding takes to 0 */
     if (fabs(y) < 0.25) {
         for (int n = (int)(sizeof series / sizeof series[0]) - 1; n >= 0; n--)

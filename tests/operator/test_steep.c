@@ -25,6 +25,10 @@ static const struct {
              {50, 0.0146484375, 0.0067445264943587486, 1.38380082295207706}};
 enum { STEEP = (int)(sizeof steep / sizeof *steep) };
 
+/* s (h - h') of their order slopes h (regularisers/tsallis.h). */
+static const double by_orders[STEEP] = {0.222371849194701348, 0.0748419743528882464,
+                                        0.0125181794680383917, 0.000550862259931598985};
+
 /* Numbers of row k of the table. */
 static void compare(const char *what, int k, const char *where, const double *found,
                     const double *wanted, int count) {
@@ -113,12 +117,59 @@ static void steep_key(int k, const char *cpu, const char *backend) {
             (const double[]){q, q, s, -s, s, -s}, 6);
 }
 
+/* Scores t, 0 and 0 of a row, or of a key for three queries, along (4, 3, 1): the weights of the equal ones, whose slopes pull against
+ * each other, say nothing of temperature and order. Values by mpmath with 60 digits, as above. */
+static const double ties[STEEP][3] = {
+    {2.21880078490091649, -0.832050294337843683, 0.520942071392358691},
+    {2.48154504992412322, -0.465289696860773104, 0.14978311792954017},
+    {2.02819395575278675, -0.221833713910461051, 0.0250363589360767835},
+    {2.76760164590415413, -0.0405410397349241327, 0.00110172451986319797}};
+
+static void steep_ties(int k, ota_axis axis, const char *cpu, const char *backend) {
+    const int64_t n = axis == OTA_AXIS_ROWS ? 1 : 3, m = 4 - n;
+    double scores[3] = {steep[k].t, 0.0, 0.0}, pairs[3] = {4.0, 3.0, 1.0},
+           values[3] = {1.0, 1.0, 1.0}, out[3], row[3], column[3], slopes[3], by_temperature = 0.0,
+           by_order = 0.0;
+    ota_problem problem = {.size = sizeof problem,
+                           .scores = ota_array_of(scores, OTA_F64, 1, 1, n, m),
+                           .regulariser = OTA_ENTMAX,
+                           .order = steep[k].order,
+                           .temperature = 1.0,
+                           .axis = axis};
+    const ota_options options = {
+        .size = sizeof options, .gradients = 1, .threads = 1, .cpu = cpu, .backend = backend};
+    ota_arrays arrays = {.size = sizeof arrays,
+                         .values = ota_array_of(values, OTA_F64, 1, 1, m, 1),
+                         .row_potential = ota_array_of(row, OTA_F64, 1, 1, 1, n),
+                         .column_potential = ota_array_of(column, OTA_F64, 1, 1, 1, m),
+                         .out = ota_array_of(out, OTA_F64, 1, 1, n, 1)};
+    const ota_gradients want = {.size = sizeof want,
+                                .coupling_grad = ota_array_of(pairs, OTA_F64, 1, 1, n, m),
+                                .scores = ota_array_of(slopes, OTA_F64, 1, 1, n, m),
+                                .temperature = ota_array_of(&by_temperature, OTA_F64, 1, 1, 1, 1),
+                                .order = ota_array_of(&by_order, OTA_F64, 1, 1, 1, 1)};
+    ota_plan *plan;
+    assert_int_equal(ota_plan_create(&plan, &problem, 1, &options, NULL), OTA_OK);
+    assert_int_equal(ota_forward(plan, &arrays, NULL, NULL), OTA_OK);
+    assert_int_equal(ota_backward(plan, &arrays, &want, NULL, NULL), OTA_OK);
+    ota_plan_free(plan);
+    compare(axis == OTA_AXIS_ROWS ? "a row of ties" : "a key of ties", k,
+            backend != NULL ? backend : cpu, (const double[]){slopes[0], by_temperature, by_order},
+            ties[k], 3);
+}
+
+static void ties_of_row(int k, const char *cpu, const char *backend) {
+    steep_ties(k, OTA_AXIS_ROWS, cpu, backend);
+}
+
+static void ties_of_key(int k, const char *cpu, const char *backend) {
+    steep_ties(k, OTA_AXIS_COLUMNS, cpu, backend);
+}
+
 /* A key of score t and a sink of logit 0 with the smaller weight: dL/dS of the key, which L takes four times, is 4 s, of the sink -4 s, by
- * the temperature -4 s t, by the order 4 s (h - h') with h of the weights (regularisers/tsallis.h); along a sink that moves by 3 and a
+ * the temperature -4 s t, by the order 4 s (h - h'); along a sink that moves by 3 and a
  * key by 4 its weight moves by s. */
 static void steep_sink(int k, const char *cpu, const char *backend) {
-    static const double by_orders[STEEP] = {0.222371849194701348, 0.0748419743528882464,
-                                            0.0125181794680383917, 0.000550862259931598985};
     double score = steep[k].t, value = 1.0, out, pair = 4.0, slope, by_temperature = 0.0,
            by_order = 0.0, by_sink = 0.0, along = 4.0, sink_along = 3.0, moved;
     const ota_term sink = {.kind = OTA_TERM_SINK};
@@ -164,7 +215,8 @@ static void steep_circle(int k, ota_axis axis, ota_column_rule columns, const ch
                          const char *backend) {
     const double t = steep[k].t, s = steep[k].moves;
     double scores[4] = {8.0 + t, 8.0, 8.0, 8.0 + t}, along[4] = {4.0, 3.0, 3.0, 4.0},
-           values[4] = {1.0, 0.0, 0.0, 1.0}, out[4], row[2], column[2], slopes[4], moved[4];
+           values[4] = {1.0, 0.0, 0.0, 1.0}, out[4], row[2], column[2], slopes[4], moved[4],
+           by_temperature = 0.0, by_order = 0.0;
     ota_problem problem = {.size = sizeof problem,
                            .scores = ota_array_of(scores, OTA_F64, 1, 1, 2, 2),
                            .regulariser = OTA_ENTMAX,
@@ -185,7 +237,9 @@ static void steep_circle(int k, ota_axis axis, ota_column_rule columns, const ch
                          .out = ota_array_of(out, OTA_F64, 1, 1, 2, 2)};
     const ota_gradients want = {.size = sizeof want,
                                 .coupling_grad = ota_array_of(along, OTA_F64, 1, 1, 2, 2),
-                                .scores = ota_array_of(slopes, OTA_F64, 1, 1, 2, 2)};
+                                .scores = ota_array_of(slopes, OTA_F64, 1, 1, 2, 2),
+                                .temperature = ota_array_of(&by_temperature, OTA_F64, 1, 1, 1, 1),
+                                .order = ota_array_of(&by_order, OTA_F64, 1, 1, 1, 1)};
     const ota_tangents tangents = {.size = sizeof tangents,
                                    .scores = ota_array_of(along, OTA_F64, 1, 1, 2, 2),
                                    .out = ota_array_of(moved, OTA_F64, 1, 1, 2, 2)};
@@ -200,6 +254,10 @@ static void steep_circle(int k, ota_axis axis, ota_column_rule columns, const ch
     const bool leads = columns == OTA_COLUMNS_PREFIX;
     compare("gradients of a circle", k, backend != NULL ? backend : cpu, slopes,
             leads ? half : whole, 4);
+    const double rows = leads ? 1.0 : 2.0;
+    compare("numbers of a circle", k, backend != NULL ? backend : cpu,
+            (const double[]){by_temperature, by_order},
+            (const double[]){-rows * s * t, rows * by_orders[k]}, 2);
     compare("tangents of a circle", k, backend != NULL ? backend : cpu, moved, leads ? last : whole,
             4);
 }
@@ -220,6 +278,12 @@ static void circle_of_blocks(int k, const char *cpu, const char *backend) {
 static void test_steep_keys(void **state) {
     (void)state;
     everywhere(steep_key);
+}
+
+static void test_steep_ties(void **state) {
+    (void)state;
+    everywhere(ties_of_row);
+    everywhere(ties_of_key);
 }
 
 static void test_steep_sinks(void **state) {
@@ -362,8 +426,9 @@ static void test_ring_circles(void **state) {
 
 TEST_FILE(test_steep) {
     static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_steep_slopes),   cmocka_unit_test(test_steep_keys),
-        cmocka_unit_test(test_steep_sinks),    cmocka_unit_test(test_steep_circles),
-        cmocka_unit_test(test_narrow_circles), cmocka_unit_test(test_ring_circles)};
+        cmocka_unit_test(test_steep_slopes),  cmocka_unit_test(test_steep_keys),
+        cmocka_unit_test(test_steep_ties),    cmocka_unit_test(test_steep_sinks),
+        cmocka_unit_test(test_steep_circles), cmocka_unit_test(test_narrow_circles),
+        cmocka_unit_test(test_ring_circles)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
