@@ -126,7 +126,11 @@ def emd_log(
     u, v = potentials
     if not _native.without_zeros(a, b):
         u, v = _filled(u, v, M)
-    if center_dual:
+        if center_dual and a.any() and b.any():
+            # Those without mass may be as large as a cost that stands for "forbidden".
+            shift = (_mean_with(u, a) - _mean_with(v, b)) / 2
+            u, v = u - shift, v + shift
+    elif center_dual:
         u, v = (_native.centred(u, v, own) if own or is_unwatched(u, v) else None) or _centred(u, v)
     return {"cost": linear_cost(plan, M, own), "u": u, "v": v, "warning": None, "result_code": 1}
 
@@ -134,6 +138,11 @@ def emd_log(
 def _centred(u: Any, v: Any) -> tuple[Any, Any]:
     shift = (u.mean() - v.mean()) / 2
     return u - shift, v + shift
+
+
+def _mean_with(x: Any, mass: Any) -> float:
+    x, mass = (y.numpy(force=True) if is_torch(y) else np.asarray(y) for y in (x, mass))
+    return float(x[mass != 0].mean())
 
 
 def _filled(u: Any, v: Any, M: Any) -> tuple[Any, Any]:

@@ -327,7 +327,7 @@ def solve(
         start = None if start is None else start + problem.reg * log_or_zero(b)
         plan, aux = _regularised(problem, M, a, b, start)
         potentials = _apart(aux.potentials, a, b, problem.reg)
-        value, linear = _values(problem, kind, plan, M, a, b, None)
+        value, linear = _values(problem, kind, plan, M, given, None)
     else:
         cost = M
         if kind == "kl":
@@ -335,16 +335,18 @@ def solve(
             cost = M - problem.reg * logarithms
         plan, aux = _regularised(problem, cost, a, b, start)
         potentials = aux.potentials
-        value, linear = _values(problem, kind, plan, M, a, b, c)
+        value, linear = _values(problem, kind, plan, M, given, c)
     plan = given.emptied(plan)
     assert aux.info is not None
     entry = entry_of(facts_of(aux.info), aux.certificate, aux.info.status)
     return OTResult(plan, potentials, value, linear, entry["status"], entry)
 
 
-def _values(problem: Regularised, kind: str, plan: Any, M: Any, a: Any, b: Any, reference: Any) -> Any:
+def _values(problem: Regularised, kind: str, plan: Any, M: Any, given: Filled, reference: Any) -> Any:
     """Objective and cost of a plan, with their derivatives."""
-    linear = linear_cost(plan, M)
+    a, b = given.a, given.b
+    # Masses too small to show would, times a cost that stands for "forbidden".
+    linear = linear_cost(given.emptied(plan), M)
     if kind == "kl":
         own = kl(plan, a[:, None] * b[None, :] if reference is None else reference)
     elif kind == "l2":
@@ -364,7 +366,7 @@ def _plain_values(problem: Regularised, kind: str, plan: Any, M: Any, a: Any, b:
     logarithmic = kind != "l2" and M.dtype == a.dtype == b.dtype == plan.dtype
     sums = _native.sums(plan, M, a, b) if logarithmic else None
     if sums is None:
-        return _values(problem, kind, plan, M, a, b, None)
+        return _values(problem, kind, plan, M, Filled(a, b, None), None)
     linear, entropy, mass, relative, rows, columns = sums
     own = relative if kind == "kl" else entropy if _is_balanced(problem) else entropy - mass
     value = linear + problem.reg * own

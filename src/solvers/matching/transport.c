@@ -341,6 +341,18 @@ static double best_of_row(const ota_transport_paths *paths, const ota_transport 
     return best;
 }
 
+/* The highest potential of a column without mass, at most the ceiling, beside which no sum of a pair, as it is rounded, is above 0. */
+static double free_potential(const ota_transport *problem, int64_t j, double ceiling) {
+    double g = ceiling;
+    for (int64_t i = 0; i < problem->n; i++) {
+        const double score = ota_transport_score(problem, i, j), limit = -(score + problem->f[i]);
+        if (limit < g) g = limit;
+        for (double excess; (excess = (score + g) + problem->f[i]) > 0.0 && g > -INFINITY;)
+            g = fmin(nextafter(g, -INFINITY), g - excess);
+    }
+    return g == INFINITY ? 0.0 : g;
+}
+
 static void write_potentials(ota_transport_tree *tree, const ota_transport_paths *paths,
                              const ota_transport *problem) {
     double *f = problem->f;
@@ -372,23 +384,22 @@ static void write_potentials(ota_transport_tree *tree, const ota_transport_paths
         if (v != tree->spare_row)
             f[tree->asked.row_of[v]] = (tree->x[v] - tree->top[v] - gauge) / tree->factor;
     }
-    /* A column without mass takes the highest potential that keeps every pair's sum at or below 0. */
+    /* Rows with mass heed columns with mass alone: a potential that makes up for a cost of 1e20 has no digits for them. A column without
+     * mass then takes the highest potential that keeps every pair's sum at or below 0, and so do rows without. */
     ota_watch watch = problem->watch;
-    for (int64_t j = 0; j < tree->m && !ota_watch_ends(&watch, isnan(g[j]) ? tree->n : 1); j++) {
-        if (isnan(g[j])) {
-            g[j] = ceiling;
-            for (int64_t i = 0; i < tree->n; i++) {
-                double limit = -(ota_transport_score(problem, i, j) + f[i]);
-                if (limit < g[j]) g[j] = limit;
-            }
-            if (g[j] == INFINITY) g[j] = 0.0;
-        }
+    for (int32_t v = 0; v < tree->rows && !ota_watch_ends(&watch, tree->m); v++) {
+        if (v == tree->spare_row) continue;
+        const int64_t i = tree->asked.row_of[v];
+        const double best = best_of_row(paths, problem, i, v);
+        if (best > -INFINITY) f[i] = -best;
     }
-    int32_t v = 0;
-    for (int64_t k = 0; k < tree->n && !ota_watch_ends(&watch, tree->m); k++) {
-        const bool has_mass = v < tree->rows && tree->asked.row_of[v] == k;
-        const double best = best_of_row(paths, problem, k, has_mass ? v++ : OTA_NO_NODE);
-        f[k] = best > -INFINITY ? -best : isnan(f[k]) ? 0.0 : f[k];
+    for (int64_t j = 0; j < tree->m && !ota_watch_ends(&watch, isnan(g[j]) ? tree->n : 1); j++) {
+        if (isnan(g[j])) g[j] = free_potential(problem, j, ceiling);
+    }
+    for (int64_t i = 0; i < tree->n && !ota_watch_ends(&watch, isnan(f[i]) ? tree->m : 1); i++) {
+        if (!isnan(f[i])) continue;
+        const double best = best_of_row(paths, problem, i, OTA_NO_NODE);
+        f[i] = best > -INFINITY ? -best : 0.0;
     }
 }
 
