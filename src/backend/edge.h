@@ -184,14 +184,16 @@ static inline void ota_edge_climb(ota_edge_search *of, const ota_edge_sums *sums
         ota_edge_ask_above(of, OTA_EDGE_CLIMB, of->out / 2.0 + of->top / 2.0);
 }
 
-/* q is known. The next key has weight, unless it lies where the threshold cannot be. */
+/* q is known. The next key has weight, unless it lies where the threshold cannot be: their distance says so, not the threshold
+ * itself, which a double rounds to the key. */
 static inline void ota_edge_look_down(ota_edge_search *of) {
     const double below = of->first.below;
-    const double reach = fmax(of->edge.at - of->edge.delta / of->row.k, of->out);
-    if (!(below > reach) || of->move >= OTA_EDGE_MOVES) {
+    const bool reached = ota_edge_distance(&of->row, below, of->edge.at) < of->edge.delta;
+    if (!(below > of->out) || !reached || of->move >= OTA_EDGE_MOVES) {
         of->stage = OTA_EDGE_FOUND;
         return;
     }
+    const double reach = fmax(of->edge.at - of->edge.delta / of->row.k, of->out);
     const double level = of->move++ == 0 ? reach : reach / 2.0 + below / 2.0;
     if (level < below)
         ota_edge_ask_above(of, OTA_EDGE_DESCEND, level);

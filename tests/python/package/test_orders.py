@@ -17,6 +17,10 @@ ROWS = {
     "ties": np.array([0.25, 0.0, 0.25, -1e-6, 0.0, -0.25, 2.0**-30, -1.0]),
     "issue": np.array([0.1, 0.0]),
     "far": np.array([1000.0, 999.5, 997.0]),
+    # At order 5 the threshold lies 4e-30 below the first score, and rounds to it.
+    "beside": 1
+    + 2.0**-52
+    * np.array([0, 2880525930308, 90537507984, 81, 4809188330834, 917033595980, 24552444724, 1375731229360]),
 }
 UNIT = {np.dtype(np.float64): 2.0**-53, np.dtype(np.float32): 2.0**-24}
 POINT = torch.tensor([[1.0, 0.5, -2.0]], dtype=torch.float64)
