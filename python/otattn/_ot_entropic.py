@@ -20,6 +20,7 @@ from ._ot_problem import (
     entry_of,
     facts_of,
     is_unwatched,
+    levelled,
     linear_cost,
     mass_of,
     positive,
@@ -156,6 +157,7 @@ def sinkhorn(
         ]
         return (_stack(values), {}) if log else _stack(values)
     a, b = mass_of("a", a, M.shape[0], M), mass_of("b", b, M.shape[1], M)
+    b = levelled(a, b)
     start = None if warmstart is None else reg * warmstart[1]
     problem = Regularised(reg, stopThr, numItermax)
     plan, aux = run(problem, M, a, b, warn, JUDGED if log else NO_AUX, masked=False, start_potential=start)

@@ -17,6 +17,7 @@ from ._ot_problem import (
     cost_of,
     cost_with,
     is_unwatched,
+    levelled,
     linear_cost,
     mass_of,
     value_again,
@@ -111,6 +112,7 @@ def emd(
         return plan, emd_log(M, a, b, plan, (u, v), center_dual, own)
     M = cost_with(cost_of(M), a, b)
     a, b = mass_of("a", a, M.shape[0], M), mass_of("b", b, M.shape[1], M)
+    b = levelled(a, b)
     how: dict[str, Any] = {"method": "hard/exact", "cost": True, "row_mass": a, "column_mass": b}
     if not log:
         return coupling(M, **how)

@@ -29,6 +29,8 @@ POTENTIALS = AuxRequest(potentials=True)
 NUMBERS = frozenset((float, int, type(None)))
 # What sums of masses leave room for.
 _MOST_MASS = 1e307
+# Relative differences of totals that the library takes for rounding, and that POT does.
+_EQUAL, _NEAR = 1e-12, 1e-7
 
 
 def cost_of(M: Any) -> Any:
@@ -70,6 +72,17 @@ def mass_of(name: str, x: Any, size: int, M: Any) -> Any:
     if not (total < _MOST_MASS and bool((x >= 0).all())):
         raise ValueError(f"{name} is {shown(x)}, wanted numbers of 0 or more whose sum is below {_MOST_MASS}")
     return x
+
+
+def levelled(a: Any, b: Any) -> Any:
+    """`b` with the total of `a`, where they are near enough for POT: masses rounded to f32, or in a file."""
+    if min(a.itemsize, b.itemsize) < 8:
+        # The library itself leaves room for what such types cannot tell apart.
+        return b
+    rows, columns = (x.detach() if is_torch(x) else x for x in (a, b))
+    rows, columns = rows.sum(), columns.sum()
+    apart = abs(float(rows) - float(columns))
+    return b * (rows / columns) if _EQUAL * float(columns) < apart <= _NEAR * float(columns) else b
 
 
 def cost_with(M: Any, *masses: Any) -> Any:

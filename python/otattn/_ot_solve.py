@@ -32,6 +32,7 @@ from ._ot_problem import (
     facts_of,
     filled,
     kl,
+    levelled,
     linear_cost,
     log_or_zero,
     mass_of,
@@ -318,6 +319,8 @@ def solve(
     if kind == "l2" and relaxed:
         raise NotImplementedError("reg_type='L2' with unbalanced has no solver here")
     problem = Regularised(positive("reg", reg), tol, max_iter, *strengths, _REGULARISERS[kind])
+    if not relaxed:
+        b = levelled(a, b)
     start = None if potentials_init is None else potentials_init[1]
     # The logarithm of a mass of 0 has no derivative.
     given = filled(a, b, M) if kind == "kl" and c is None else Filled(a, b, None)
@@ -434,6 +437,8 @@ def _solve_later(
         if str(M.dtype).removeprefix("torch.") not in ("float64", "float32"):
             return None
         if _cost_of_problem(problem, kind, M, a, b) is None:
+            return None
+        if (problem is None or _is_balanced(problem)) and levelled(a, b) is not b:
             return None
         plan, aux = _solved(problem, kind, M, a, b)
         info = aux.info

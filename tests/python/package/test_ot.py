@@ -165,6 +165,31 @@ def test_quadratic() -> None:
 
 
 @pytest.mark.parametrize("like", [np.asarray, torch.from_numpy])
+def test_masses_that_were_rounded(like: Any) -> None:
+    """Totals that differ by 1e-7 or less are equal, as to POT; beyond that they are not."""
+    a, b, M = problem(5, 5, 6)
+    a, b = np.round(a, 7), np.round(b, 7)
+    b[0] += a.sum() - b.sum() + 6e-8
+    A, B, C = like(a), like(b), like(M)
+    exact = ot.emd2(a, b, M)
+    for value in (ours.emd2(A, B, C), ours.emd(A, B, C, log=True)[1]["cost"], ours.solve(C, A, B).value):
+        assert abs(float(value) - exact) <= 1e-14
+    near = b * (a.sum() / b.sum())
+    for reg_type in ("KL", "entropy", "L2"):
+        found = ours.solve(C, A, B, 0.3, reg_type=reg_type)
+        assert (
+            np.abs(np.asarray(found.plan) - ours.solve(M, a, near, 0.3, reg_type=reg_type).plan).max()
+            <= 1e-15
+        )
+        assert found.log["certificate"].column_error <= 1e-8
+    assert np.abs(np.asarray(ours.sinkhorn(A, B, C, 0.3)) - ours.sinkhorn(a, near, M, 0.3)).max() <= 1e-15
+    b[0] += 2e-7
+    for call in (ours.emd, ours.emd2, functools.partial(ours.sinkhorn, reg=0.3)):
+        with pytest.raises(otattn.Infeasible):
+            call(A, like(b), C)
+
+
+@pytest.mark.parametrize("like", [np.asarray, torch.from_numpy])
 def test_quadratic_knows_the_problem_that_was_solved(like: Any) -> None:
     a, b, M = problem(3, 8, 6)
     a[2] = 0.0
