@@ -623,3 +623,12 @@ for turn in range(20):
 assert np.array_equal(otattn.attention(x, x, x, method="softmax/exact"), right)
 """
     subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
+
+
+def test_prefix_gradients_of_masses_forced_onto_masked_pairs() -> None:
+    """Forward finds such plans; backward, which has no potentials of theirs, says what to do."""
+    mask = torch.tensor([[1, 0, 0, 0], [1, 0, 1, 0], [1, 0, 1, 0], [1, 1, 0, 0]])
+    scores = (torch.arange(16.0, dtype=torch.float64).reshape(4, 4) / 8 - 1e9 * mask).requires_grad_()
+    plan = otattn.coupling(scores, method="entmax:1.5/prefix")
+    with pytest.raises(otattn.NotConverged, match="mask far scores with -inf"):
+        plan.sum().backward()
