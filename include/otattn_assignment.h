@@ -126,7 +126,8 @@ typedef struct ota_ranked_assignments {
 } ota_ranked_assignments;
 
 /* The cheapest matchings of a matrix, or of each of many, by rising cost. OTA_OK, where there are fewer than wanted, too;
- * otherwise as ota_assign. Where it is cancelled or late, what was found until then is there. */
+ * otherwise as ota_assign. Where it is cancelled or late, what was found until then is there, and no pairs are written behind
+ * it. */
 OTA_API ota_status ota_assign_ranked(const ota_ranked_assignments *problem, ota_error *error);
 
 /* One matrix of costs as problem 0 of ota_assignments, and a matching of min(rows, columns) pairs whose dearest pair is as

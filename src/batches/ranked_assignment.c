@@ -400,7 +400,9 @@ static ota_status solve(const void *context, int64_t p, const ota_assignments_pl
                  .watch = ota_watch_of(&matrix.settings)};
     int64_t found = 0;
     if (status == OTA_OK) status = run(&k, &out, &found, error);
-    give_nothing(&out, k.rows, found, wanted);
+    /* To fill large outputs may take longer than the caller waits. */
+    const bool ended = status == OTA_CANCELLED || status == OTA_TIMEOUT;
+    give_nothing(&out, ended ? 0 : k.rows, found, wanted);
     for (int64_t c = 0; c < k.count; c++) free(k.open[c]);
     free(k.open);
     ota_arena_release(&k.arena);
