@@ -121,7 +121,9 @@ def test_progress_is_told_and_ends_calls(kind: Callable[..., Any], rng: np.rando
 def test_progress_may_give_false_of_numpy(rng: np.random.Generator) -> None:
     x = rng.standard_normal((1, 2, 40, 4))
     with pytest.raises(InterruptedError, match="cancelled"):
-        otattn.attention(x, x, x, progress=lambda told: np.isnan(np.float64(told.round)), **ENDLESS)
+        otattn.attention(
+            x, x, x, progress=lambda told: np.isnan(np.float64(told.round)), deadline=20, **ENDLESS
+        )
 
 
 def test_progress_of_a_plan_and_of_what_no_function_is(rng: np.random.Generator) -> None:
