@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,7 @@ from ._hf_texts import row_of, texts_of, token_of
 from ._models.capture import HEAD_AXES, chosen, head_set, layer_of, part_of, point_name
 from ._models.edits import KINDS, Edit, ranges_of
 from ._models.studies import Patching
+from ._models.views import TextWeights
 from ._settings import shown, whole
 from ._shapes import shape_text
 
@@ -51,8 +52,8 @@ _TOKENS = 1024
 class Points(Mapping[str, torch.Tensor]):
     """Tensors of one run by the name of their point; ``points["pattern", 3]`` is the short way."""
 
-    def __init__(self, found: dict[str, torch.Tensor]) -> None:
-        self._found = found
+    def __init__(self, found: dict[str, torch.Tensor], heads: Sequence[int] | None = None) -> None:
+        self._found, self._heads = found, heads
 
     def __getitem__(self, name: str | tuple[Any, ...]) -> torch.Tensor:
         return self._found[point_name(*name) if isinstance(name, tuple) else name]
@@ -62,6 +63,74 @@ class Points(Mapping[str, torch.Tensor]):
 
     def __len__(self) -> int:
         return len(self._found)
+
+    def _weights(self, tokens: Sequence[str], batch: int) -> TextWeights:
+        named = {
+            name: x for name, x in self._found.items() if part_of(name) == part_of(point_name("pattern", 0))
+        }
+        if not named:
+            raise ValueError("no attn.hook_pattern was captured; ask for points='pattern'")
+        layers = {}
+        for name, x in named.items():
+            batch = whole("batch", batch, 0, len(x) - 1)
+            if not len(tokens) == x.shape[2] == x.shape[3]:
+                raise ValueError(
+                    f"tokens are {len(tokens)}, and {name} has {x.shape[2]} queries and {x.shape[3]} keys; "
+                    "give one for each position of the text, padding too, of a run without a cache"
+                )
+            layers[layer_of(name) or 0] = x[batch].detach().float().cpu().numpy()
+        causal = not any(np.triu(x, 1).any() for x in layers.values())
+        return TextWeights(layers, list(tokens), self._heads, causal)
+
+    def to_bertviz(self, tokens: Sequence[str], batch: int = 0) -> dict[str, Any]:
+        """What ``bertviz.head_view(**...)`` and ``model_view(**...)`` take, of one text.
+
+        Parameters
+        ----------
+        tokens : sequence of str
+            One a position: ``tokenizer.convert_ids_to_tokens(ids[batch])``.
+        batch : int
+            Which of the texts.
+
+        Returns
+        -------
+        attention : tuple of tensors, shape (1, heads, tokens, tokens), one a captured layer
+        tokens : list of str
+
+        Raises
+        ------
+        ValueError
+            Without weights among the points, or of as many positions.
+        """
+        return self._weights(tokens, batch).for_bertviz()
+
+    def to_circuitsvis(
+        self, tokens: Sequence[str], layer: int | None = None, batch: int = 0
+    ) -> dict[str, Any]:
+        """What ``circuitsvis.attention.attention_heads(**...)`` takes, of one text.
+
+        Parameters
+        ----------
+        tokens, batch
+            As in `to_bertviz`.
+        layer : int, optional
+            One of the captured; all, layer by layer, without it.
+
+        Returns
+        -------
+        attention : array, shape (heads, queries, keys)
+        tokens : list of str
+        attention_head_names : list of str
+            "L3H0", ...
+        mask_upper_tri : bool
+            Whether no token sees a later one.
+
+        Raises
+        ------
+        ValueError
+            As in `to_bertviz`, and of a layer that was not captured.
+        """
+        return self._weights(tokens, batch).for_circuitsvis(layer)
 
 
 class _Run:
@@ -535,8 +604,10 @@ def capture(
         try:
             out = _ran(model, inputs)
             taps = [layer.__dict__["_otattn_tap"] for layer in _hf_watch.layers_of(model)]
-            found = run.of_heads(max((tap.heads for tap in taps), default=0))
-            return out, Points({name: found[name] for name in names if name in found})
+            count = max((tap.heads for tap in taps), default=0)
+            found = run.of_heads(count)
+            chosen_heads = None if heads is None else head_set(heads, count)
+            return out, Points({name: found[name] for name in names if name in found}, chosen_heads)
         finally:
             run.wanted, run.found, run.heads = frozenset(), {}, None
 

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._settings import nearest, shown, whole
+from .views import TextWeights
 
 # TransformerLens's short words, as its ActivationCache takes them: cache["pattern", 3].
 _ALIASES = {
@@ -193,13 +194,14 @@ class Capture(Mapping[str, NDArray[np.float32]]):
         found = {layer_of(name): x for name, x in self._arrays.items() if part_of(name) == tail}
         return {layer: x for layer, x in found.items() if layer is not None}
 
-    def _patterns(self, batch: int) -> tuple[dict[int, NDArray[np.float32]], int]:
-        """Weights [heads, tokens, tokens] of one text by layer, and how many tokens it has."""
+    def _weights(self, batch: int) -> TextWeights:
+        """Those of one text, as long as it is."""
         layers = self.layers("pattern")
         if not layers:
             raise ValueError("no attn.hook_pattern was captured; ask for points='pattern'")
         count = self.ids.shape[1] if self.lengths is None else int(self.lengths[batch])
-        return {layer: x[batch, :, :count, :count] for layer, x in layers.items()}, count
+        own = {layer: x[batch, :, :count, :count] for layer, x in layers.items()}
+        return TextWeights(own, self.tokens[batch][:count], self.heads, self.causal)
 
     def to_bertviz(self, batch: int = 0) -> dict[str, Any]:
         """What ``bertviz.head_view(**...)`` and ``model_view(**...)`` take, of one text.
@@ -209,11 +211,7 @@ class Capture(Mapping[str, NDArray[np.float32]]):
         attention : tuple of torch tensors, shape (1, heads, tokens, tokens), one a captured layer
         tokens : list of str
         """
-        import torch
-
-        layers, count = self._patterns(batch)
-        attention = tuple(torch.from_numpy(np.ascontiguousarray(x))[None] for x in layers.values())
-        return {"attention": attention, "tokens": self.tokens[batch][:count]}
+        return self._weights(batch).for_bertviz()
 
     def to_circuitsvis(self, layer: int | None = None, batch: int = 0) -> dict[str, Any]:
         """What ``circuitsvis.attention.attention_heads(**...)`` takes, of one text.
@@ -228,15 +226,4 @@ class Capture(Mapping[str, NDArray[np.float32]]):
         mask_upper_tri : bool
             Whether the model is causal.
         """
-        layers, count = self._patterns(batch)
-        if layer is not None:
-            if layer not in layers:
-                raise ValueError(f"layer is {shown(layer)}, and captured are {', '.join(map(str, layers))}")
-            layers = {layer: layers[layer]}
-        heads = range(next(iter(layers.values())).shape[0]) if self.heads is None else self.heads
-        return {
-            "attention": np.concatenate(list(layers.values())),
-            "tokens": self.tokens[batch][:count],
-            "attention_head_names": [f"L{k}H{head}" for k in layers for head in heads],
-            "mask_upper_tri": self.causal,
-        }
+        return self._weights(batch).for_circuitsvis(layer)

@@ -59,6 +59,28 @@ def test_points_hold_what_model_captures(pair: tuple[Any, otattn.Model]) -> None
     ]
 
 
+def test_weights_for_bertviz_and_circuitsvis(pair: tuple[Any, otattn.Model]) -> None:
+    network, ours = pair
+    words = [f"t{k}" for k in range(IDS.shape[1])]
+    for heads in (None, [1, -1]):
+        found = otattn.hf.capture(network, IDS, "pattern", heads=heads)
+        same = ours.capture(IDS.numpy(), "pattern", heads=heads)
+        for batch in range(2):
+            given, wanted = found.to_bertviz(words, batch), same.to_bertviz(batch)
+            assert given["tokens"] == words and len(given["attention"]) == len(wanted["attention"])
+            assert all(near(*both) for both in zip(given["attention"], wanted["attention"], strict=True))
+            for layer in (None, 1):
+                one, other = found.to_circuitsvis(words, layer, batch), same.to_circuitsvis(layer, batch)
+                assert near(one.pop("attention"), other.pop("attention"))
+                assert one == {**other, "tokens": words}
+    with pytest.raises(ValueError, match=r"tokens are 5, and .* has 6 queries and 6 keys"):
+        found.to_bertviz(words[:5])
+    with pytest.raises(ValueError, match="layer is 7, and captured are 0, 1"):
+        found.to_circuitsvis(words, 7)
+    with pytest.raises(ValueError, match=r"no attn\.hook_pattern was captured"):
+        otattn.hf.capture(network, IDS, "z").to_bertviz(words)
+
+
 def test_layers_are_counted_before_anything_was_registered(monkeypatch: pytest.MonkeyPatch) -> None:
     """Models ask for the implementation, too; that they are no layers is known from the first call on."""
     kind = transformers.PreTrainedModel
