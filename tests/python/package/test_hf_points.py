@@ -508,7 +508,8 @@ with torch.no_grad():
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     square = 4 * 4000**2 / 1e6  # of one head, f32, of which a layer has four
-    for line, most in zip(done.stdout.splitlines(), (1.0, 0.5, 0.5, 1.5), strict=True):
+    # Measured: 5 to 33 MB, with the last array 94 to 97; 71 and 137 with all of one head's weights.
+    for line, most in zip(done.stdout.splitlines(), (1.0, 0.75, 0.75, 1.75), strict=True):
         grown, distance = map(float, line.split())
         assert grown < most * square and distance < 0.01, done.stdout
 
