@@ -221,7 +221,7 @@ static void forward_allocates_nothing(void **unused) {
 /* n = 65,536 queries and keys of width 1 in a child of its own, whose peak is read by the parent. */
 static void long_softmax_stays_small(void **unused) {
     (void)unused;
-    if (on_other_backend()) skip(); /* four thousand million pairs are for kernels */
+    if (on_other_backend()) skip_because("four thousand million pairs are for kernels");
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
     skip_because("sanitizers have memory of their own");
 #else

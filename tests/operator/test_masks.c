@@ -108,7 +108,7 @@ static void set_support(trial *t, ota_support_kind kind, ota_array array) {
 /* Lengths, flags a key, numbers a key that forbid in either way: one meaning, the same bits. */
 static void forms_of_padding_give_the_same_bits(void **unused) {
     (void)unused;
-    if (on_other_backend()) return;
+    if (on_other_backend()) skip_because("the bits are those of tiles");
     trial *t = begin();
     outputs *first = malloc(sizeof *first), *other = malloc(sizeof *other);
     assert_true(first != NULL && other != NULL);

@@ -106,7 +106,7 @@ static double apart(const float *a, const float *b, int64_t count) {
 
 static void rows_in_order_agree_with_plain_loops(void **unused) {
     (void)unused;
-    if (on_other_backend()) return;
+    if (on_other_backend()) skip_because("plain loops would be compared with themselves");
     outputs *exact = malloc(sizeof *exact), *got = malloc(sizeof *got);
     outputs *other = malloc(sizeof *other);
     assert_true(exact != NULL && got != NULL && other != NULL);

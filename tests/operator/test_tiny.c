@@ -262,7 +262,7 @@ static void neighbours_and_threads_change_no_bit(void **unused) {
  * else a bit. */
 static void bad_heads_disturb_nobody(void **unused) {
     (void)unused;
-    if (on_other_backend()) skip(); /* lanes are the default backend's */
+    if (on_other_backend()) skip_because("lanes are the default backend's alone");
     enum { COUNT = 19, N = 5, M = 4 };
     static batch good;
     for (int k = 0; k < 4; k++) {
@@ -300,7 +300,7 @@ static void bad_heads_disturb_nobody(void **unused) {
 /* Lanes and one head at a time: the same rounds and the same plan but for rounding. */
 static void lanes_agree_with_one_head_at_a_time(void **unused) {
     (void)unused;
-    if (on_other_backend()) skip(); /* lanes are the default backend's */
+    if (on_other_backend()) skip_because("lanes are the default backend's alone");
     enum { COUNT = 21, ROUNDS = 20 };
     static const int64_t sides[][2] = {{1, 1}, {2, 5}, {4, 4}, {7, 3}, {8, 8}, {13, 16}, {16, 16}};
     double worst = 0.0;
@@ -378,7 +378,7 @@ static void tolerances_are_met(void **unused) {
 
 static void the_plan_says_when(void **unused) {
     (void)unused;
-    if (on_other_backend()) skip(); /* lanes are the default backend's */
+    if (on_other_backend()) skip_because("lanes are the default backend's alone");
     make(&one, OTA_F32, 1, 16, 16, 3);
     assert_true(in_lanes(&one.problem, &one.options));
     /* Gradients change no bit of forward. */

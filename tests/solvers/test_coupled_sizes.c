@@ -278,7 +278,7 @@ static void cold_within_caps(void **unused) {
                  {"sparsemax/exact{entry_cap=0.05}", 0.001, 60.0},
                  {"sparsemax/capped:1.4{entry_cap=0.05}", 0.003, 10.0},
                  {"entmax:1.5/exact{entry_cap=0.05}", 0.001, 50.0}};
-    if (on_other_backend()) return;
+    if (on_other_backend()) skip_because("the plain backend keeps no lists of keys");
     for (size_t k = 0; k < sizeof cases / sizeof cases[0]; k++) {
         head h = set_head(N, N, 670);
         const char *method = cases[k].method;

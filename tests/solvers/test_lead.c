@@ -228,7 +228,7 @@ static void threads_change_no_bit(void **unused) {
 /* Rounds are counted on, whatever type they were in, so a limit ends both. */
 static void limits_count_rounds_of_both_types(void **unused) {
     (void)unused;
-    if (on_other_backend()) skip(); /* streams no kernel */
+    if (on_other_backend()) skip_because("the plain backend streams no kernel");
     const int64_t limits[] = {1, 3, 17, 25, 34};
     for (size_t k = 0; k < sizeof limits / sizeof limits[0]; k++) {
         scene *x = draw(&cases[1], 901);

@@ -172,7 +172,7 @@ static size_t least_workspace(stage *t) {
 /* The bits of a streamed plan are those of a stored one, to a tolerance and in fixed rounds. */
 static void streaming_changes_no_bit(void **unused) {
     (void)unused;
-    if (on_other_backend()) skip(); /* streams no kernel */
+    if (on_other_backend()) skip_because("the plain backend streams no kernel");
     static stage stored, streamed;
     static const double spreads[] = {1.0, 6.0};
     for (int which = 0; which < RULES * 4; which++) {
@@ -215,7 +215,7 @@ static void a_limit_below_every_path_names_the_least(void **unused) {
 /* Without room for stored scores a streamed plan says what happened and never claims success. */
 static void a_streamed_plan_that_fails_says_why(void **unused) {
     (void)unused;
-    if (on_other_backend()) skip(); /* streams no kernel */
+    if (on_other_backend()) skip_because("the plain backend streams no kernel");
     static stage t;
     fill(&t, "softmax/exact", 150, 150, 1.0, 0.0, 3);
     const size_t limit = least_workspace(&t);
@@ -240,7 +240,7 @@ static void a_streamed_plan_that_fails_says_why(void **unused) {
 /* Below twice 8 u + u R / (4 tau), R the range of the scores, f32 is not asked [numeric policy 3.5]. */
 static void the_range_of_the_scores_sets_the_floor(void **unused) {
     (void)unused;
-    if (on_other_backend()) skip(); /* computes in f64 */
+    if (on_other_backend()) skip_because("the plain backend computes in f64");
     enum { SIDE = 70 };
     static stage t;
     for (int which = 0; which < 6; which++) {
