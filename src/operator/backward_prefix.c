@@ -229,7 +229,7 @@ ota_status ota_prefix_walk(ota_backward_job *job, ota_block_visit *visit) {
             if (!(s->g[j] > -INFINITY)) s->g[j] = 0.0;
         }
         if (v.mu[i] > 0.0) status = ota_solver_coupled.solve(&block);
-        if (status == OTA_NOT_CONVERGED) {
+        if (status == OTA_NOT_CONVERGED && block.found.rounds < r->settings.stop.max_rounds) {
             /* Forward found the plan of such a block without its potentials (far_plan.c). */
             job->residual = fmax(job->residual, block.found.column_error);
             status = OTA_TOL_UNREACHABLE;
