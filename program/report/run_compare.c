@@ -244,8 +244,7 @@ static void answer(run_page *page, comparison *to) {
         cli_run_value(one->apart, apart);
         (void)snprintf(texts[count], ANSWER,
                        "%.80s is %s in the first and %s in the second at %s%s%s, %s standard "
-                       "deviations of the "
-                       "first apart.",
+                       "deviations of the first apart.",
                        one->of->title, means[0], means[1], layer, same ? "" : " and ",
                        same ? "" : other, apart);
         answers[count] = (cli_answer){texts[count], "its figure", one->of->file};

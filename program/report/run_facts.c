@@ -143,8 +143,7 @@ void cli_run_facts(run_page *page) {
         "layers and heads are counted from 0, as in every command and table but Table 1; what is "
         "measured between two states stands at the layer between them, a state at the layer it "
         "leaves, the model's input at emb (-1 among numbers). Brackets are 95 %% intervals of "
-        "means over windows; one "
-        "window has none.");
+        "means over windows; one window has none.");
     (void)snprintf(facts.names[facts.count++], NAME, "Reading");
     for (size_t fact = 0; fact < facts.count; fact++)
         shown[fact] = (cli_fact){facts.names[fact], facts.texts[fact]};

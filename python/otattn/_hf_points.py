@@ -71,8 +71,8 @@ class Points(Mapping[str, torch.Tensor]):
         if not named:
             raise ValueError("no attn.hook_pattern was captured; ask for points='pattern'")
         layers = {}
+        batch = whole("batch", batch, 0, len(next(iter(named.values()))) - 1)
         for name, x in named.items():
-            batch = whole("batch", batch, 0, len(x) - 1)
             if not len(tokens) == x.shape[2] == x.shape[3]:
                 raise ValueError(
                     f"tokens are {len(tokens)}, and {name} has {x.shape[2]} queries and {x.shape[3]} keys; "

@@ -79,8 +79,7 @@ def levelled(a: Any, b: Any) -> Any:
     if min(a.itemsize, b.itemsize) < 8:
         # The library itself leaves room for what such types cannot tell apart.
         return b
-    rows, columns = (x.detach() if is_torch(x) else x for x in (a, b))
-    rows, columns = rows.sum(), columns.sum()
+    rows, columns = ((x.detach() if is_torch(x) else x).sum() for x in (a, b))
     apart = abs(float(rows) - float(columns))
     return b * (rows / columns) if _EQUAL * float(columns) < apart <= _NEAR * float(columns) else b
 
