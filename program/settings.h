@@ -109,7 +109,7 @@ typedef struct cli_model_settings {
 } cli_model_settings;
 
 typedef struct cli_analyze_settings {
-    const char *windows, *sampling, *layers, *saturation, *store;
+    const char *windows, *sampling, *layers, *saturation, *store, *measure;
     const char *temperatures, *probe_temperatures;
     cli_whole bounds;
     bool resume;

@@ -218,6 +218,10 @@ const cli_flag cli_flags[] = {
     FLAG(choice, "store", analyze.store, ANALYZE, METHOD,
          "f16 rounds states as if they had been stored so", "TYPE", .choices = "f16 f32",
          .standard = "f32"),
+    FLAG(choice, "measure", analyze.measure, ANALYZE, METHOD,
+         "alignment: R of transitions alone, with tables 1 to 3 and no report, in a quarter of the "
+         "time",
+         "WHAT", .choices = "all alignment", .standard = "all"),
     FLAG(list, "method", model.methods, RUN, METHOD,
          "attention of all layers, or of PLACE = layer L, A-B, or head L.H, A-B.H; @FILE: a JSON "
          "file of methods and places; repeatable, the last wins",

@@ -151,9 +151,26 @@ static int read_bounds(run *r, run_settings *s) {
                            other);
 }
 
+/* What is measured of other runs of the windows, or beside the states, is no alignment. */
+static int read_measure(cli_context *context, run_settings *s) {
+    const cli_settings *given = &context->settings;
+    const char *word = given->analyze.measure;
+    s->alignment = word != NULL && strcmp(word, "alignment") == 0;
+    const char *other = given->method.list != NULL                  ? "methods"
+                        : given->analyze.temperatures != NULL       ? "temperatures"
+                        : given->analyze.probe_temperatures != NULL ? "probe-temperatures"
+                        : given->analyze.bounds.given               ? "bounds"
+                        : given->analyze.saturation != NULL         ? "saturation"
+                                                                    : NULL;
+    if (!s->alignment || other == NULL) return 0;
+    return cli_refuse_flag(context, "measure", "leave one of the two out",
+                           "--measure alignment leaves out what --%s asks for", other);
+}
+
 static int read_settings(run *r) {
     run_settings *s = &r->settings;
-    int code = read_windows(r->context, &r->facts, s);
+    int code = read_measure(r->context, s);
+    if (code == 0) code = read_windows(r->context, &r->facts, s);
     if (code == 0) code = read_layers(r->context, &r->facts, s);
     if (code == 0) code = read_saturation(r->context, s);
     if (code == 0) code = read_methods(r->context, s);
@@ -226,6 +243,7 @@ static json_t *settings_json(const run *r) {
     for (size_t k = 0; k < sizeof members / sizeof *members; k++)
         (void)json_object_set_new(object, members[k].name, members[k].value);
     if (s->bounds > 0) (void)json_object_set_new(object, "bounds", json_integer(s->bounds));
+    if (s->alignment) (void)json_object_set_new(object, "measure", json_string("alignment"));
     return object;
 }
 
@@ -281,7 +299,8 @@ run_shape run_shape_of(const run *r, int64_t index) {
                        .tokens = r->text.windows[index].count,
                        .probes = r->probes,
                        .variants = r->settings.variants,
-                       .bounds = r->settings.bounds > 0};
+                       .bounds = r->settings.bounds > 0,
+                       .alignment = r->settings.alignment};
 }
 
 static int shape_record(run *r, int64_t index, run_record *record) {
@@ -299,14 +318,15 @@ int run_load_record(run *r, int64_t index, run_record *record, bool *valid) {
 
 static int measure_window(run *r, int64_t index, run_record *record) {
     char path[4096];
+    const bool example = index == 0 && !r->settings.alignment;
     int code = shape_record(r, index, record);
     if (code != 0) return code;
     run_window_ids(&r->text, &r->text.windows[index], record->ids);
     run_folder_record(&r->folder, index, path);
-    if (index == 0) code = run_example_begin(r);
+    if (example) code = run_example_begin(r);
     if (code == 0) code = run_measure(r, record);
     if (code == 0 && !r->begun) code = write_manifest(r);
-    if (code == 0 && index == 0) code = run_example_write(r);
+    if (code == 0 && example) code = run_example_write(r);
     run_example_end(r);
     return code == 0 ? run_record_write(r->context, record, path) : code;
 }
@@ -348,7 +368,8 @@ static int together(int code) {
 static void begin_pace(run *r, int64_t count) {
     run_pace *p = &r->pace;
     const double layers = (double)r->facts.layers, width = (double)r->facts.width;
-    const double states = (double)(r->settings.last - r->settings.first + 2);
+    const double states =
+        (double)(r->settings.last - r->settings.first + (r->settings.alignment ? 1 : 2));
     const int variants = r->settings.variants;
     cli_progress_begin(&p->progress, r->context, "analyze");
     p->count = (double)count;
@@ -397,8 +418,9 @@ static int print_result(const run *r) {
     const int64_t moves = r->settings.last - r->settings.first;
     if (!r->context->settings.output.json) {
         (void)printf("%" PRId64 " windows, %" PRId64 " tokens, %" PRId64
-                     " transitions; in %s: report.html, tables\n",
-                     r->text.window_count, tokens, tokens * moves, folder);
+                     " transitions; in %s: %stables\n",
+                     r->text.window_count, tokens, tokens * moves, folder,
+                     r->settings.alignment ? "" : "report.html, ");
         return 0;
     }
     json_t *object = json_pack("{s:s, s:s, s:s, s:s, s:I, s:I, s:I}", "command", "analyze",
@@ -441,7 +463,8 @@ static int analyze_model(run *r) {
     if (code == 0) code = together(measure_windows(r));
     if (code != 0 || cli_ranks_rank() > 0) return code;
     code = run_write_results(r);
-    if (code == 0) code = cli_run_report(r->folder.path, NULL, NULL, &r->context->error);
+    if (code == 0 && !r->settings.alignment)
+        code = cli_run_report(r->folder.path, NULL, NULL, &r->context->error);
     return code == 0 ? print_result(r) : code;
 }
 

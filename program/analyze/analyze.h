@@ -52,6 +52,7 @@ typedef struct run_settings {
     int64_t first, last; /* states measured */
     double tail, tv;     /* a saturation event: both 1 - p_max below tail, tv below tv */
     bool half;           /* states are rounded to f16 */
+    bool alignment;      /* is all that is measured, by the probe with the final norm */
     int64_t bounds;      /* windows whose layers are held against their bounds; 0: none */
     int variants;        /* of records */
     int lines;           /* of `variant` */
@@ -224,6 +225,7 @@ typedef struct run_shape {
     int64_t states, heads, tokens;
     int probes, variants;
     bool bounds;
+    bool alignment; /* its columns alone */
 } run_shape;
 
 /* Numbers of one column. */

@@ -96,6 +96,8 @@ int64_t run_column_size(const run_shape *shape, run_column column) {
 
 static bool is_there(const run_shape *shape, int variant, int probe, run_column column) {
     const run_column_row *row = &run_columns[column];
+    const bool aligns = column >= COLUMN_ALIGNMENT && column <= COLUMN_ALIGNMENT_RMS;
+    if (shape->alignment && !aligns) return false;
     if (variant > 0 && !row->variant) return false;
     if (probe > 0 && (variant > 0 || !row->probed)) return false;
     return variant < shape->variants && probe < shape->probes;

@@ -274,11 +274,30 @@ static int measure_state(run *r, step *s) {
     return code;
 }
 
+static void forget_sums(struct run_work *w) {
+    memset(w->shift_sum, 0, (size_t)w->vocabulary * sizeof *w->shift_sum);
+    memset(w->residual_sum, 0, (size_t)w->tokens * sizeof *w->residual_sum);
+}
+
+int run_measure_alignment(run *r) {
+    struct run_work *w = r->work;
+    step s = {.before = NULL};
+    int code = 0;
+    forget_sums(w);
+    for (; code == 0 && s.index < w->record->shape.states; s.index++) {
+        s.now = &w->ring[s.index % RING];
+        fill_lens(r, 0, run_state(r, r->settings.first + s.index), s.now);
+        if (s.index > 0) code = align(r, &s);
+        run_pace_step(r, r->pace.state);
+        s.before = s.now;
+    }
+    return code;
+}
+
 int run_measure_probe(run *r, int probe) {
     struct run_work *w = r->work;
     step s = {.probe = probe};
-    memset(w->shift_sum, 0, (size_t)w->vocabulary * sizeof *w->shift_sum);
-    memset(w->residual_sum, 0, (size_t)w->tokens * sizeof *w->residual_sum);
+    forget_sums(w);
     int code = measure_final(r, probe);
     for (; code == 0 && s.index < w->record->shape.states; s.index++) {
         code = measure_state(r, &s);

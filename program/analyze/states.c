@@ -76,6 +76,7 @@ static int64_t value_layer(const run *r, const char *name) {
 
 static int is_wanted(void *user, const char *name) {
     const run *r = user;
+    if (r->settings.alignment) return state_of(r, name) >= 0;
     return state_of(r, name) >= 0 || pattern_layer(r, name) >= 0 || value_layer(r, name) >= 0;
 }
 

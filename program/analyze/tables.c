@@ -324,10 +324,14 @@ static int write_attention(run *r) {
     return run_csv_end(r, &csv, "attention", code);
 }
 
-int run_write_tables(run *r) {
+static int write_alignment(run *r) {
     int code = write_table1(r);
     if (code == 0) code = write_table2(r);
-    if (code == 0) code = write_table3(r);
+    return code == 0 ? write_table3(r) : code;
+}
+
+int run_write_tables(run *r) {
+    int code = write_alignment(r);
     if (code == 0) code = run_write_table5(r);
     if (code == 0) code = write_drift(r);
     if (code == 0) code = write_attention(r);
@@ -339,6 +343,7 @@ int run_write_tables(run *r) {
 /* Everything but the page, from the records alone. */
 int run_write_results(run *r) {
     json_t *events = NULL;
+    if (r->settings.alignment) return write_alignment(r);
     int code = run_write_events(r, &events);
     if (code == 0) code = run_write_tables(r);
     if (code == 0) code = run_write_variants(r);

@@ -120,7 +120,8 @@ static int count_probes(run *r) {
     const size_t width = (size_t)r->facts.width;
     float *row = calloc(2 * width, sizeof *row);
     if (row == NULL) return cli_fail(&r->context->error, CLI_EXIT_LIMIT, "there is no memory left");
-    r->probes = ota_session_probe_inputs(r->sessions[0], row, 1, row + width) != 0 ? 2 : 1;
+    const bool changed = ota_session_probe_inputs(r->sessions[0], row, 1, row + width) != 0;
+    r->probes = changed && !r->settings.alignment ? 2 : 1;
     free(row);
     return 0;
 }
@@ -184,6 +185,7 @@ int run_measure(run *r, run_record *record) {
     int code = 0;
     for (int v = 0; code == 0 && v < record->shape.variants; v++) {
         code = run_states(r, record, v);
+        if (r->settings.alignment) return code == 0 ? run_measure_alignment(r) : code;
         if (code == 0) code = run_measure_states(r);
         if (code == 0 && v == 0 && record->index < r->settings.bounds) code = run_bounds_measure(r);
         const int probes = v == 0 ? record->shape.probes : 1;

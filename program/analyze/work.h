@@ -80,5 +80,7 @@ void run_bounds_close(run *r);
 int run_bounds_measure(run *r);
 /* Everything behind a probe. */
 int run_measure_probe(run *r, int probe);
+/* Behind the probe with the final norm the alignment of transitions alone. */
+int run_measure_alignment(run *r);
 
 #endif

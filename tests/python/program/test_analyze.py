@@ -585,6 +585,9 @@ def test_the_embedding_does_not_count_as_saturated(place: Path) -> None:
         (["--layers", "0-3"], 2, "layers"),
         (["--saturation", "1,2"], 2, "saturation"),
         (["--temperatures", "0"], 2, "temperatures"),
+        (["--measure", "everything"], 2, "measure"),
+        (["--measure", "alignment", "--methods", "softmax/online:2"], 2, "measure"),
+        (["--measure", "alignment", "--bounds", "1"], 2, "measure"),
         (["--methods", "nonsense"], 2, None),
         (["-o", "missing/run"], 6, None),
     ],
@@ -614,6 +617,25 @@ def test_some_layers(place: Path) -> None:
     tables = [(place / name / "tables" / "table1.csv").read_text().splitlines() for name in ("some", "all")]
     assert [table[1].split(",")[0] for table in tables] == ["2-2", "1-3"]
     assert "position_share,token,token_share,n" in (place / "all" / "tables" / "massive.csv").read_text()
+
+
+def test_alignment_alone_is_that_of_the_whole_run(place: Path, whole: dict[str, bytes]) -> None:
+    """Tables 1 to 3 to the last digit, but for the raw probe; --resume goes on and knows the setting."""
+    words = [*WORDS[:6], "--measure", "alignment", "-o", "alignment"]
+    answer(place, *words)
+    found = contents(place / "alignment")
+    names = [f"tables/table{number}.csv" for number in (1, 2, 3)]
+    windows = [f"windows/{number:06d}.bin" for number in range(12)]
+    assert sorted(found) == ["manifest.json", *names, *windows]
+    tables = [{name: files[name].decode().splitlines() for name in names} for files in (found, whole)]
+    plain = [line for line in tables[1][names[0]] if ",raw," not in line]
+    assert tables[0][names[0]] == plain != tables[1][names[0]]
+    assert tables[0][names[1]] == tables[1][names[1]]
+    assert tables[0][names[2]] == [line.rpartition(",")[0] for line in tables[1][names[2]]]
+    (place / "alignment" / windows[5]).unlink()
+    answer(place, *words, "--resume")
+    assert contents(place / "alignment") == found
+    answer(place, *WORDS[:6], "-o", "alignment", "--resume", code=2)
 
 
 def test_random_windows(place: Path) -> None:
