@@ -17,7 +17,7 @@ class Blocks:
     differentiates: frozenset[str] = frozenset((*OF_SCORES, "value", "coupling"))
 
     def __init__(self, scores: Scores) -> None:
-        self.scores = scores
+        self.scores = scores.wider() if scores.steep else scores
 
     @staticmethod
     def refuses(scores: Scores) -> str | None:

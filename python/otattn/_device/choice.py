@@ -22,8 +22,6 @@ from .solver import rounds_of, tolerance_of
 
 # The word of `backend` for this arithmetic, before the name of an engine.
 WORD = "torch"
-# A threshold of one number has the type's rounding u, and a weight beside it u^(1 / (order - 1)).
-HIGHEST_ORDER = 3.0
 
 
 def refuses(spec: Spec, operands: Sequence[Tensor | None]) -> str | None:
@@ -39,8 +37,6 @@ def refuses(spec: Spec, operands: Sequence[Tensor | None]) -> str | None:
         return "entmax with coupled columns"
     if p.regulariser == c.ENTMAX and not (p.order or 1.5) > 1.0:
         return "an order of 1 or less"
-    if p.regulariser == c.ENTMAX and (p.order or 1.5) > HIGHEST_ORDER:
-        return f"an order above {HIGHEST_ORDER:g}"
     if coupled and p.columns not in RULES:
         return "prefix or online columns"
     if p.entry_cap or named["entry_caps"] is not None:

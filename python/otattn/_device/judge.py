@@ -1,7 +1,8 @@
 """The certificate of a plan and statistics of its rows, from potentials and scores, in blocks of rows.
 
-It shares the scores with the solver, and neither engines nor rules. The formulas are those of ota_certificate
-in otattn.h, in units of the scores:
+It shares the scores with the solver, and neither engines nor rules; of entmax the weights of rows, too, as
+their potentials leave digits of them out next to order 1 and above 2. The formulas are those of
+ota_certificate in otattn.h, in units of the scores:
 
     primal = sum P C + tau R(P) + RHO KL(P 1 | mu) + rho KL(c | nu),     C = -S
     dual   = rows + columns - sum of tau P at the best f for the given g (Tsallis: tau / alpha P^alpha)
@@ -18,6 +19,7 @@ from torch import Tensor
 
 from .. import _structs as c
 from .._certificate import Certificate, certificate_from_values
+from .entmax import solved, with_sink
 from .scores import Scores
 
 
@@ -40,10 +42,10 @@ class Judge:
         p = scores.problem
         self.order = 1.0
         if p.regulariser == c.ENTMAX:
-            self.order = float(scores.given.get("alpha", p.order or 1.5))
+            self.order = scores.order
         tau = scores.tau(scores.given)
         self.tau = torch.full((), 1.0, dtype=scores.wide, device=scores.device) * tau
-        sink = scores.per_head("sink", scores.given, scores.spec.sink)
+        sink = scores.sink
         self.sink = -torch.inf if sink is None else sink / self.tau
         shape = (scores.batch, scores.heads, scores.rows)
         rows, _ = scores.usable
@@ -54,20 +56,18 @@ class Judge:
         ones = torch.ones(shape, dtype=scores.wide, device=scores.device)
         self.mass = (ones if mass is None else mass[:, :, 0].expand(shape)).where(self.open, 0.0)
 
-    def weights(self, x: Tensor) -> Tensor:
-        if self.order == 1.0:
-            return torch.exp(x)
-        found: Tensor = ((self.order - 1.0) * x).clamp(min=0.0) ** (1.0 / (self.order - 1.0))
-        return found
-
     def plan(self, rows: slice) -> tuple[Tensor, Tensor]:
         """Scores and weights of some rows, the sink's behind the others."""
         s = self.scores
         block = s.block(rows)
-        sink = self.g.new_zeros(()) + self.sink
-        block = torch.cat([block, sink.expand(s.batch, s.heads, 1)[..., None].expand(*block.shape[:3], 1)], 3)
-        x = block + self.f[:, :, rows, None] + self._potentials(rows)
-        return block, self.weights(x.where((block > -torch.inf) | torch.isnan(block), -torch.inf))
+        block = with_sink(block, self.sink)
+        f = self.f[:, :, rows, None]
+        if self.order != 1.0:
+            x = with_sink(s.block(rows, over_tau=False), -torch.inf if s.sink is None else s.sink)
+            p, _ = solved(x, self.mass[:, :, rows], self.order - 1.0, self.tau)
+            return block, p.where(~torch.isnan(f), torch.nan)
+        x = block + f + self._potentials(rows)
+        return block, torch.exp(x.where((block > -torch.inf) | torch.isnan(block), -torch.inf))
 
     def _potentials(self, rows: slice) -> Tensor:
         """g of the keys of some rows, and 0 of the sink behind them."""
@@ -168,12 +168,8 @@ class Judge:
         gain: Tensor
         open_ = (mass > 0.0) & (x.amax(3) > -torch.inf)
         if self.order != 1.0:
-            from .entmax import levels
-            from .entmax import weights as powers
-
-            f, inside = levels(x, mass, self.order - 1.0)
+            weights, f = solved(x, mass, self.order - 1.0, 1.0)
             given = f.where(open_, 0.0) - 1.0 / (self.order * (self.order - 1.0))
-            weights = powers(inside, self.order - 1.0)
             return (mass * given - (weights**self.order).sum(3) / self.order).where(open_, 0.0)
         f = torch.log(mass.where(open_, 1.0)) - torch.logsumexp(x, 3).where(open_, 0.0)
         if p.rows == c.ROWS_RELAXED:

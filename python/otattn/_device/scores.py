@@ -20,6 +20,7 @@ from .. import _structs as c
 from .._settings import OPERANDS
 from .._spec import Spec
 from .._template import template
+from .._torch_device import wide_type
 from .dropout import kept_pairs
 
 # Operands that the scores depend on, and have derivatives.
@@ -54,6 +55,8 @@ class Scores:
         elif scale == 0.0:
             scale = 1.0 if key is None or query.shape[3] == 0 else query.shape[3] ** -0.5
         self.scale = -scale if self.problem.cost else scale
+        # Weights that leave 0 with an infinite slope, where a number of the type's digits is too coarse.
+        self.steep = self.problem.regulariser == c.ENTMAX and self.order > 2.0
         self.offset = self.columns - self.rows if self.problem.corner == c.BOTTOM_RIGHT else 0
         self.low, self.high = self._band()
         # Booleans, and numbers that stand for them, are no operands of a sum.
@@ -80,6 +83,21 @@ class Scores:
                 fits = torch.isfinite(self.given[name])
                 self.given[name] = self.given[name].where(fits, 0.0)
                 self.finite[name] = fits.all(3)
+
+    @functools.cached_property
+    def order(self) -> float:
+        """alpha"""
+        alpha = self.operands["alpha"]
+        return (self.problem.order or 1.5) if alpha is None else float(alpha)
+
+    def wider(self) -> Scores:
+        """The same call in the widest type of its device."""
+        kind = wide_type(self.device)
+        if self.wide == kind:
+            return self
+        found = Scores(self.spec, self.operands, kind)
+        found.end = self.end
+        return found
 
     def _band(self) -> tuple[int | None, int | None]:
         """Least and largest j - i of an allowed pair; None is no limit."""
@@ -249,6 +267,11 @@ class Scores:
             return otherwise
         return x if x.dim() == 0 else x.reshape(1, -1, 1)
 
+    @property
+    def sink(self) -> Any:
+        """The sink's score, not over tau; or None."""
+        return self.per_head("sink", self.given, self.spec.sink)
+
     def place(self, name: str, rows: slice) -> tuple[Any, ...]:
         """Where the part of an operand lies that a block of rows uses."""
         every = slice(None)
@@ -265,8 +288,8 @@ class Scores:
         names = (*OF_SCORES, "attn_mask")
         return {name: self.given[name][self.place(name, rows)] for name in names if name in self.given}
 
-    def block(self, rows: slice, of: Mapping[str, Tensor] | None = None) -> Tensor:
-        """[batch, heads, rows, keys]: S / tau of some rows, of what `parts` returns or others like it."""
+    def block(self, rows: slice, of: Mapping[str, Tensor] | None = None, over_tau: bool = True) -> Tensor:
+        """[batch, heads, rows, keys]: S / tau of some rows, or S; `of` is what `parts` returns or like it."""
         of = self.parts(rows) if of is None else of
         keys = self.keys(rows)
         x = of["query"]
@@ -290,13 +313,13 @@ class Scores:
         slopes = self.per_head("alibi_slopes", of, self.spec.alibi_slopes)
         if slopes is not None:
             far = (self._distances(rows, keys) - self.offset).abs()
-            x = x - _over_pairs(slopes) * far.to(self.wide)
+            x = x - over_pairs(slopes) * far.to(self.wide)
         if relative is not None:
             x = x + relative
         for name in ("bias", "attn_mask"):
             if name in of:
                 x = x + of[name]
-        x = x / _over_pairs(self.tau(of))
+        x = x / over_pairs(self.tau(of)) if over_tau else x
         allowed = self.allowed(rows)
         found: Tensor = x if allowed is None else x.masked_fill(~allowed, -torch.inf)
         return found
@@ -307,6 +330,6 @@ def _forbids(x: Tensor) -> Tensor:
     return x <= torch.finfo(x.dtype).min / 2
 
 
-def _over_pairs(x: Any) -> Any:
+def over_pairs(x: Any) -> Any:
     """A number, or one a head."""
     return x[..., None] if isinstance(x, Tensor) and x.dim() > 0 else x

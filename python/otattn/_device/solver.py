@@ -20,7 +20,6 @@ from .._torch_device import EVERY, wide_type
 from .blocks import Blocks
 from .engines import Engine
 from .rules import RULES, Marginals, Rule, marginals, next_columns, next_rows
-from .scores import Scores
 
 # Updates that an extrapolation knows, how far the error may rise before it starts anew, and what makes its
 # system of equations regular.
@@ -98,9 +97,7 @@ def solve(engine: Engine, history: list[Step] | None = None, measured: bool = Tr
         found = _to_tolerance(engine, rule, begin(engine), 0)
         if found.status == c.PARTIAL and s.wide != wide_type(s.device):
             # What f32 does not reach f64 may.
-            wider = Scores(s.spec, s.operands, wide_type(s.device))
-            wider.end = s.end
-            return _to_tolerance(Blocks(wider), rule, found.g.double(), found.rounds)
+            return _to_tolerance(Blocks(s.wider()), rule, found.g.double(), found.rounds)
         return found
     m = marginals(s)
     g = begin(engine)

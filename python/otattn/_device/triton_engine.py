@@ -15,6 +15,9 @@ from .scores import Scores
 
 # Where a device runs kernels in Triton, and widths of heads that they have.
 DEVICES, NARROWEST, WIDEST = ("cuda", "xpu"), 16, 256
+# A threshold of f32 has the rounding u, and weights u / (order - 1) next to order 1, u^(1 / (order - 1))
+# beside the edge of the support of high orders.
+ORDERS = (1.01, 3)
 
 
 @functools.lru_cache(maxsize=1)
@@ -49,6 +52,8 @@ class Kernels:
         if s.spec.dropout_p:
             return "has no dropout"
         if s.problem.regulariser == c.ENTMAX:
+            if not ORDERS[0] <= s.order <= ORDERS[1]:
+                return f"takes entmax of orders from {ORDERS[0]} to {ORDERS[1]}"
             own = {"alpha", "sink", "row_mass"} & s.given.keys()
             if own or s.spec.sink is not None or "value" not in s.given:
                 return "takes entmax of values, of a number alpha, without masses and sinks"

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Iterator
 from decimal import Decimal, localcontext
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import otattn
@@ -33,9 +34,9 @@ def _halved(low: Decimal, high: Decimal, excess: Any) -> Decimal:
     return (low + high) / 2
 
 
-def _exact(row: tuple[float, ...], order: float) -> list[Decimal]:
+def _exact(row: tuple[float, ...], order: float, tau: float = 1.0) -> list[Decimal]:
     """Weights of mass 1: up to order 2 by their level, above by the weight at the edge of the support."""
-    k, x = Decimal(order) - 1, [Decimal(s) - Decimal(max(row)) for s in row]
+    k, x = Decimal(order) - 1, [(Decimal(s) - Decimal(max(row))) / Decimal(tau) for s in row]
     if k <= 1:
 
         def at(level: Decimal) -> list[Decimal]:
@@ -82,6 +83,15 @@ def test_weights_are_exact_to_rounding(order: float, kind: Any) -> None:
         found["attention"] = otattn.attention(one, keys, values, method="entmax", alpha=order, scale=1.0)[
             0, 0, 0
         ]
+        alpha, x = torch.tensor(order, dtype=torch.float64), torch.from_numpy(scores)
+        options: dict[str, Any] = {"method": "entmax", "alpha": alpha, "backend": "torch:blocks"}
+        found["torch"] = otattn.coupling(x[None], **options)[0].numpy()
+        one, values = (
+            torch.ones_like(x).reshape(1, 1, -1, 1)[:, :, :1],
+            torch.eye(len(x), dtype=x.dtype)[None, None],
+        )
+        out = otattn.attention(one, x[None, None, :, None], values, scale=1.0, **options)
+        found["torch attention"] = out[0, 0, 0].numpy()
         found["rows"] = otattn.activations.entmax_bisect(
             np.stack([scores, scores]), alpha=np.array([[order], [1.0]])
         )[0]
@@ -147,7 +157,7 @@ def slope(row: np.ndarray[Any, Any], order: float) -> np.ndarray[Any, Any]:
         return np.array([float(a * (b - mean)) for a, b in zip(w, g, strict=True)])
 
 
-@pytest.mark.parametrize("backend", ["cpu", "plain"])
+@pytest.mark.parametrize("backend", ["cpu", "plain", "torch"])
 @pytest.mark.parametrize("kind", [torch.float64, torch.float32])
 @pytest.mark.parametrize(
     "order", [1.0, 1 + 1e-12, 1 + 1e-8, 1 - 1e-8, 1 + 1e-5, 0.999, 1.001, 0.7, 1.3, 2.0, 3.0]
@@ -254,6 +264,85 @@ def test_steep_slopes_stay_in_range(order: float) -> None:
         return torch.autograd.grad(out.sin().sum(), (q, k, v))
 
     wide = gradients(torch.float64, None)
-    for dtype, backend, close in [(torch.float32, None, 1e-4), (torch.float64, "plain", 1e-12)]:
+    for dtype, backend, close in [
+        (torch.float32, None, 1e-4),
+        (torch.float64, "plain", 1e-12),
+        (torch.float32, "torch", 1e-4),
+        (torch.float64, "torch", 1e-12),
+    ]:
         for found, expected in zip(gradients(dtype, backend), wide, strict=True):
             assert float((found - expected).abs().max()) <= close * float(expected.abs().max())
+
+
+# ---- beside the edge of the support ------------------------------------------------------------------
+
+
+def beside_edges(order: float, count: int) -> Iterator[tuple[Any, float, Any]]:
+    """Rows of scores whose least weight is 1e-8 to 1e-4, temperatures, and gradients by the weights."""
+    rng = np.random.default_rng(3)
+    k = order - 1
+    for _ in range(count):
+        tau, p, q = rng.uniform(0.3, 2.0), rng.uniform(0.05, 1.0, 6), 10.0 ** rng.uniform(-8, -4)
+        row = rng.uniform(-2, 2) + np.array([*(p / p.sum() * (1 - q)), q]) ** k / k * tau
+        none = row.min() - rng.uniform(1e-3, 0.3, 2)
+        yield rng.permutation(np.concatenate([row, none])), tau, rng.standard_normal(9)
+
+
+class Derivatives(NamedTuple):
+    """Those of <weights, upstream>, with the sizes of what each is a sum of, and what a rounding does."""
+
+    by_score: Any
+    by_temperature: float
+    by_order: float
+    sizes: tuple[float, float, float]
+    amplified: float
+
+
+def derivatives(p: list[Decimal], row: Any, order: float, temperature: float, upstream: Any) -> Derivatives:
+    k, tau = Decimal(order) - 1, Decimal(temperature)
+    on = [j for j, y in enumerate(p) if y > 0]
+    w = [((1 - k) * p[j].ln()).exp() for j in on]
+    u = [Decimal(upstream[j].item()) for j in on]
+    mean = sum(a * b for a, b in zip(w, u, strict=True)) / sum(w)
+    by_score = np.zeros(len(p))
+    by_temperature = by_order = size_of_temperature = size_of_order = Decimal(0)
+    for j, slope_, g in zip(on, w, u, strict=True):
+        mine = slope_ * (g - mean) / tau
+        by_score[j] = mine
+        # S over tau from the threshold on, whose place has no say as the gradients add up to 0.
+        far = (k * p[j].ln()).exp() / k
+        along = p[j] * (1 - k * p[j].ln()) / k**2
+        by_temperature -= mine * far
+        size_of_temperature += abs(mine) * (far + abs(Decimal(row[j].item())) / tau)
+        by_order += (g - mean) * along
+        size_of_order += abs((g - mean) * along)
+    least = min(range(len(on)), key=lambda j: p[on[j]])
+    share = w[least] / sum(w)
+    # The least weight q has the roundings of the sum, its slope q^(2 - alpha) (alpha - 2) / q times those.
+    amplified = (k - 1) / p[on[least]] * min(share, 1 - share)
+    sizes = (float(np.abs(by_score).max()), float(size_of_temperature), float(size_of_order))
+    return Derivatives(by_score, float(by_temperature), float(by_order), sizes, float(amplified))
+
+
+@pytest.mark.parametrize("backend", ["cpu", "plain", "torch"])
+@pytest.mark.parametrize("kind", [torch.float64, torch.float32])
+@pytest.mark.parametrize("order", [2.1, 2.25, 2.5, 3.0])
+def test_beside_the_edge(order: float, kind: torch.dtype, backend: str) -> None:
+    """Weights to rounding, derivatives to what roundings of f64 do to the least weight."""
+    unit = torch.finfo(kind).eps / 2
+    for row, tau, upstream in beside_edges(order, 12):
+        scores = torch.from_numpy(row).to(kind).requires_grad_()
+        up = torch.from_numpy(upstream).to(kind)
+        with localcontext() as context:
+            context.prec = 50
+            p = _exact(tuple(scores.tolist()), order, tau)
+            wanted = derivatives(p, scores, order, tau, up)
+        alpha, temperature = (torch.tensor(x, dtype=torch.float64, requires_grad=True) for x in (order, tau))
+        weights = otattn.coupling(
+            scores[None], method="entmax", alpha=alpha, temperature=temperature, backend=backend
+        )[0]
+        assert np.abs(weights.detach().numpy() - np.array(p, dtype=float)).max() <= 8 * unit
+        found = torch.autograd.grad((weights * up).sum(), (scores, temperature, alpha))
+        for x, y, size in zip(found, wanted[:3], wanted.sizes, strict=True):
+            off = np.abs(x.numpy().astype(float) - y).max() / size
+            assert off <= 8 * unit + 8 * 2.0**-53 * wanted.amplified
