@@ -146,8 +146,9 @@ def slug(text: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", re.sub(r" \[.*", "", text).lower()).strip("-")
 
 
-def tree(pages: Iterable[str], depth: int = 1) -> str:
-    return f".. toctree::\n   :maxdepth: {depth}\n\n" + "".join(f"   {page}\n" for page in pages) + "\n"
+def tree(pages: Iterable[str], depth: int = 1, *, hidden: bool = False) -> str:
+    options = f"   :maxdepth: {depth}\n" + ("   :hidden:\n" if hidden else "")
+    return f".. toctree::\n{options}\n" + "".join(f"   {page}\n" for page in pages) + "\n"
 
 
 # ---- the C library -------------------------------------------------------------------------------
@@ -233,7 +234,7 @@ class Library:
         )
         text = title("The C library") + "Every call and type, from the comments of the headers.\n\n"
         text += f".. list-table::\n   :widths: auto\n\n{rows}\n"
-        pages = tree((stem(header) for header in self.headers), 2).replace("::\n", "::\n   :hidden:\n", 1)
+        pages = tree((stem(header) for header in self.headers), 2, hidden=True)
         write(folder / "index.rst", text + pages)
         for header in self.headers:
             self.header(folder, header)
@@ -272,7 +273,7 @@ def write_program(program: str, folder: Path) -> None:
         text += f"   * - :doc:`otattn {page} <{page}>`\n     - {plain(command['summary'])}\n"
         write(folder / f"{page}.rst", command_page(command, table["flags"]))
     names = [command["name"] for command in table["commands"]]
-    text += "\n" + tree([*names, "topics"]).replace("::\n", "::\n   :hidden:\n", 1)
+    text += "\n" + tree([*names, "topics"], hidden=True)
     for topic in table["topics"]:
         text += f"* :ref:`{topic['name']} <topic-{topic['name']}>`: {plain(topic['summary'])}\n"
     write(folder / "index.rst", text)
@@ -381,23 +382,66 @@ def entry(module: str, name: str) -> str:
     return f".. {kind}:: {module}.{name}\n\n"
 
 
+def told(value: object) -> tuple[str, str]:
+    """The first paragraph of a docstring, and the others."""
+    first, _, others = (inspect.getdoc(value) or "").partition("\n\n")
+    return " ".join(first.split()), others
+
+
+def list_of(module: str, names: Iterable[str]) -> str:
+    """Each name as a link, and the first sentence of what it says of itself."""
+    rows = ""
+    for name in names:
+        value = getattr(importlib.import_module(module), name)
+        first = told(value)[0] if callable(value) or inspect.ismodule(value) else ""
+        sentence = re.split(r"(?<=[.]) ", first)[0]
+        rows += f"* :py:obj:`{name} <{module}.{name}>`" + (f": {sentence}\n" if sentence else "\n")
+    return rows + "\n"
+
+
+def files_of(module: str, names: list[str]) -> dict[str, list[str]]:
+    """The names of a module by the file that defines them; what stands alone in its file is the module's."""
+    values = {name: getattr(importlib.import_module(module), name) for name in names}
+    defined = {name: getattr(value, "__module__", module) for name, value in values.items()}
+    files = sorted({file for file in defined.values() if re.match(r"otattn\..*\b_", file)})
+    shared = {file: [name for name in names if defined[name] == file] for file in files}
+    shared = {file: held for file, held in shared.items() if len(held) > 1}
+    return {module: [name for name in names if defined[name] not in shared], **shared}
+
+
+def write_module(folder: Path, module: str, names: list[str]) -> str:
+    """Writes pages of the files that a module gathers its names from; returns what its own page lists."""
+    files, pages = files_of(module, names), []
+    own = files.pop(module)
+    text = list_of(module, own) if own else ""
+    for file, held in files.items():
+        subject = file.split(".")[-1].removeprefix("_").removeprefix(module.removeprefix("otattn.") + "_")
+        pages.append(f"{module}/{subject}")
+        first, others = told(importlib.import_module(file))
+        page = title(f"{module}: {subject}") + f"Of :doc:`{module} <../{module}>`. {first}\n\n{others}\n\n"
+        page += list_of(module, held) + "".join(entry(module, name) for name in held)
+        write(folder / f"{pages[-1]}.rst", page)
+        text += f":doc:`{subject.capitalize()} <{pages[-1]}>`: {first}\n\n" + list_of(module, held)
+    return text + (tree(pages, hidden=True) if pages else "") + "".join(entry(module, name) for name in own)
+
+
 def write_package(folder: Path) -> None:
-    modules = package()
-    pages = []
-    for module, names in modules.items():
-        doc = (inspect.getdoc(importlib.import_module(module)) or "").split("\n\n", 1)
-        text = title(module) + f".. py:module:: {module}\n\n" + "\n\n".join(doc) + "\n\n"
+    rows = ""
+    for module, names in package().items():
+        first, others = told(importlib.import_module(module))
+        rows += f"   * - :doc:`{module}`\n     - {first}\n"
+        text = title(module) + f".. py:module:: {module}\n\n{first}\n\n{others}\n\n"
         if module == "otattn":
             # Its calls have long pages: one of each.
             for name in names:
                 write(folder / "otattn" / f"{name}.rst", title(f"otattn.{name}") + entry(module, name))
-            text += tree(f"otattn/{name}" for name in names)
+            text += list_of(module, names) + tree((f"otattn/{name}" for name in names), hidden=True)
         else:
-            text += "".join(entry(module, name) for name in names)
+            text += write_module(folder, module, names)
         write(folder / f"{module}.rst", text)
-        pages.append(module)
     text = title("The Python package") + "Every public name of the installed package, with its types.\n\n"
-    write(folder / "index.rst", text + tree(pages))
+    text += f".. list-table::\n   :widths: auto\n\n{rows}\n"
+    write(folder / "index.rst", text + tree(package(), hidden=True))
 
 
 # ---- what must hold of the pages -----------------------------------------------------------------

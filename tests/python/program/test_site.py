@@ -33,6 +33,8 @@ PAGES = (
     "program/topics",
     "python/otattn/attention",
     "python/otattn.activations",
+    "python/otattn.analysis",
+    "python/otattn.analysis/distributions",
 )
 
 
