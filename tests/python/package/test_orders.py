@@ -324,25 +324,33 @@ def derivatives(p: list[Decimal], row: Any, order: float, temperature: float, up
     return Derivatives(by_score, float(by_temperature), float(by_order), sizes, float(amplified))
 
 
+@pytest.mark.parametrize("sink", [False, True])
 @pytest.mark.parametrize("backend", ["cpu", "plain", "torch"])
 @pytest.mark.parametrize("kind", [torch.float64, torch.float32])
 @pytest.mark.parametrize("order", [2.1, 2.25, 2.5, 3.0])
-def test_beside_the_edge(order: float, kind: torch.dtype, backend: str) -> None:
-    """Weights to rounding, derivatives to what roundings of f64 do to the least weight."""
+def test_beside_the_edge(order: float, kind: torch.dtype, backend: str, sink: bool) -> None:
+    """Weights to rounding, derivatives to what roundings of f64 do to the least weight; a sink as a key."""
     unit = torch.finfo(kind).eps / 2
     for row, tau, upstream in beside_edges(order, 12):
         scores = torch.from_numpy(row).to(kind).requires_grad_()
         up = torch.from_numpy(upstream).to(kind)
+        up[-1:] = 0.0 if sink else up[-1:]
         with localcontext() as context:
             context.prec = 50
             p = _exact(tuple(scores.tolist()), order, tau)
             wanted = derivatives(p, scores, order, tau, up)
         alpha, temperature = (torch.tensor(x, dtype=torch.float64, requires_grad=True) for x in (order, tau))
+        keys = len(row) - sink
         weights = otattn.coupling(
-            scores[None], method="entmax", alpha=alpha, temperature=temperature, backend=backend
+            scores[None, :keys],
+            method="entmax",
+            alpha=alpha,
+            temperature=temperature,
+            sink=scores[-1] if sink else None,
+            backend=backend,
         )[0]
-        assert np.abs(weights.detach().numpy() - np.array(p, dtype=float)).max() <= 8 * unit
-        found = torch.autograd.grad((weights * up).sum(), (scores, temperature, alpha))
+        assert np.abs(weights.detach().numpy() - np.array(p, dtype=float)[:keys]).max() <= 8 * unit
+        found = torch.autograd.grad((weights * up[:keys]).sum(), (scores, temperature, alpha))
         for x, y, size in zip(found, wanted[:3], wanted.sizes, strict=True):
             off = np.abs(x.numpy().astype(float) - y).max() / size
             assert off <= 8 * unit + 8 * 2.0**-53 * wanted.amplified
