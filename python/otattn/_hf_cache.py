@@ -3,7 +3,8 @@ to the next.
 
 A layer is not told which sequence it goes on with. So it keeps a number for each key that it has seen, made
 of all bits of that key, and goes on where those of the earlier keys are the same: rows of a batch may have
-moved (beams), the oldest keys may have left (windows). Anything else is another sequence, and refused.
+moved (beams), the oldest keys may have left (windows). Anything else is another sequence, or a cache that
+rounds keys (quantized), and refused.
 """
 
 from __future__ import annotations
@@ -97,6 +98,6 @@ def _left(module: torch.nn.Module, method: str | Spec, marks: torch.Tensor) -> A
             return kept[2][same.int().argmax(1).to(kept[2].device)][:, :, -earlier:]
     raise ValueError(
         f"the cache holds {earlier} earlier keys that are not those this layer saw last with this "
-        f"method, so what they have "
-        "left is not known; begin with the whole sequence, under torch.no_grad()"
+        "method, so what they have left is not known; begin with the whole sequence, under "
+        "torch.no_grad(), and with a cache that gives keys back as they were, which a quantized one does not"
     )

@@ -598,6 +598,13 @@ def capture(
         Tensors by name, ``found["pattern", 1]`` in short: (batch, tokens, width), (batch, tokens, heads,
         width), scores and weights (batch, heads, queries, keys), "receiver" (batch, heads, keys). They hold
         their graph unless ``torch.no_grad()``.
+
+    Notes
+    -----
+    Behind a cache (``past_key_values`` among the inputs) what is made of keys is of all that the cache hands
+    to attention, a static one's room for later tokens included: hook_v, hook_rot_k, hook_k of models without
+    rotary positions, and the columns of scores and weights. All else is of the new tokens. TransformerLens
+    has all keys in hook_rot_k, too, and the new tokens' in hook_k and hook_v.
     """
     return _hf_points.capture(_on_otattn(model), inputs, points, layers, heads)[1]
 

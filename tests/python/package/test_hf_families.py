@@ -416,6 +416,70 @@ def test_online_columns_generate_with_a_cache(
         assert torch.equal(found, expected) and (logits - model(found).logits).abs().max() > 1e-3
 
 
+CACHES: dict[str, dict[str, Any]] = {
+    "static": {"cache_implementation": "static"},
+    "hybrid": {"cache_implementation": "hybrid"},
+    "sliding": {"cache_implementation": "sliding_window"},
+    "offloaded": {"cache_implementation": "offloaded"},
+    "offloaded-static": {"cache_implementation": "offloaded_static"},
+    "fp8": {"cache_implementation": "quantized", "cache_config": {"backend": "fp8"}},
+    "quanto": {
+        "cache_implementation": "quantized",
+        "cache_config": {"backend": "quanto", "q_group_size": 32, "residual_length": 4},
+    },
+    "hqq": {
+        "cache_implementation": "quantized",
+        "cache_config": {
+            "backend": "hqq", "axis_key": 1, "axis_value": 1, "q_group_size": 32, "residual_length": 4,
+        },
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("how", CACHES)
+@pytest.mark.parametrize(("family", "beams"), [("gpt2", 1), ("llama", 3), ("gemma3_text", 1)])
+def test_caches_of_generate(family: str, beams: int, how: str) -> None:
+    """Softmax is no farther from eager attention than sdpa is; online columns go on where keys come back as
+    they were, and refuse a cache that rounds them; capped columns refuse any."""
+    if "offloaded" in how and not torch.cuda.is_available():
+        pytest.skip("transformers offloads caches from a CUDA device alone")
+    if how in ("quanto", "hqq"):
+        pytest.importorskip({"quanto": "optimum.quanto", "hqq": "hqq"}[how])
+    quantized = CACHES[how]["cache_implementation"] == "quantized"
+    if quantized and family == "gemma3_text":
+        pytest.skip("transformers quantizes no cache of layers with windows")
+    changes: dict[str, Any] = {
+        "gpt2": {"n_embd": 64, "n_layer": 2, "n_head": 2},
+        "llama": {"hidden_size": 64, "num_attention_heads": 2, "num_key_value_heads": 1},
+        "gemma3_text": {"num_key_value_heads": 2, **windowed(5)},
+    }[family]
+    model = drawn(family, "sdpa", **changes)
+    options = {
+        **given(model), "max_new_tokens": 6, "min_new_tokens": 6, "do_sample": False, "pad_token_id": 0,
+        "num_beams": beams, "output_logits": True, "return_dict_in_generate": True,
+    }  # fmt: skip
+    with torch.no_grad():
+        made = {}
+        for name in ("eager", "sdpa"):
+            model.set_attn_implementation(name)
+            made[name] = model.generate(**options, **CACHES[how])
+        otattn.hf.set_attention(model, "softmax")
+        found = model.generate(**options, **CACHES[how])
+        assert torch.equal(found.sequences, made["eager"].sequences)
+        for a, b, c in zip(found.logits, made["sdpa"].logits, made["eager"].logits, strict=True):
+            assert (a - c).abs().max() <= 1e-5 + 4 * (b - c).abs().max()
+        otattn.hf.set_attention(model, "softmax/online:1.5")
+        if quantized:
+            with pytest.raises(ValueError, match="keys back as they were, which a quantized one does not"):
+                model.generate(**options, **CACHES[how])
+        else:
+            expected = model.generate(**options, use_cache=False)
+            assert torch.equal(model.generate(**options, **CACHES[how]).sequences, expected.sequences)
+        otattn.hf.set_attention(model, "softmax/capped:2")
+        with pytest.raises(ValueError, match="use_cache=False"):
+            model.generate(**options, **CACHES[how])
+
+
 @pytest.mark.parametrize("how", ["dynamic", "static"])
 @pytest.mark.parametrize("padded", [False, True])
 def test_weights_of_online_columns_behind_a_cache(how: str, padded: bool, monkeypatch: Any) -> None:

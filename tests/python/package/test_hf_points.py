@@ -249,6 +249,45 @@ def test_what_mixtures_refuse(tmp_path: Any) -> None:
                 assert (a - b).abs().max() <= 0.1 * a.abs().max(), name
 
 
+@pytest.mark.parametrize("how", ["dynamic", "static"])
+@pytest.mark.parametrize("kind", ["gpt2", "llama", "mistral"])
+def test_points_behind_a_cache(kind: str, how: str) -> None:
+    """Keys and values are all that attention is handed, the rest is of the new tokens; TransformerLens'
+    hook_rot_k is the same, its hook_k and hook_v are of the new ones."""
+    network = model(kind)
+    if kind == "mistral":
+        settings = {**network.config.to_dict(), "model_type": kind, "sliding_window": 4}
+        network = transformers.AutoModelForCausalLM.from_config(
+            transformers.MistralConfig(**settings), attn_implementation="eager"
+        ).eval()
+    config = network.config
+    # A layer of a window of 4 is handed the 3 keys before the first of 2 tokens.
+    static, first = how == "static" and kind != "mistral", int(kind == "mistral")
+    cache = (
+        transformers.StaticCache(config, max_cache_len=8)
+        if how == "static"
+        else transformers.DynamicCache(config=config)
+    )
+    with torch.no_grad():
+        whole = otattn.hf.capture(network, IDS, "all")
+        otattn.hf.capture(network, {"input_ids": IDS[:, :4], "past_key_values": cache}, "v")
+        tail = otattn.hf.capture(network, {"input_ids": IDS[:, 4:], "past_key_values": cache}, "all")
+    assert list(tail) == list(whole)
+    for name, x in tail.items():
+        if name.endswith("hook_receiver"):
+            continue
+        y = whole[name]
+        if name.endswith(("hook_pattern", "hook_attn_scores")):
+            assert x.shape[-1] == (8 if static else 6 - first) and x.shape[2] == 2
+            x, y = x[..., : 6 - first], y[:, :, 4:, first:]
+        elif name.endswith(("hook_v", "hook_rot_k")) or (kind == "gpt2" and name.endswith("hook_k")):
+            assert x.shape[1] == (8 if static else 6 - first)
+            x, y = x[:, : 6 - first], y[:, first:]
+        elif x.shape[1] == 2:
+            y = y[:, 4:]
+        assert near(x, y), name
+
+
 def places(shape: tuple[int, ...], pairs: bool) -> dict[str, Any]:
     heads = {"head": [0, 1]} if len(shape) == 4 else {}
     if shape[-1] == 1:
