@@ -282,13 +282,17 @@ static int write_manifest(run *r) {
 static void say_start(const run *r, int64_t done) {
     const ota_model_facts *f = &r->facts;
     if (r->context->settings.output.json || cli_ranks_rank() > 0) return;
+    char memory[32];
+    cli_format_bytes((double)run_measure_bytes(r), memory, sizeof memory);
     (void)fprintf(stderr,
-                  "%s: %s, %" PRId64 " layers x %" PRId64 " heads x %" PRId64 ", %" PRId64
-                  " windows of %" PRId64 " tokens, %.3g MB of memory beside the weights",
-                  cli_short_path(r->context->operands[0]), f->architecture, f->layers, f->heads,
-                  f->width, r->text.window_count, r->text.windows[0].count,
-                  (double)run_measure_bytes(r) / 1e6);
-    if (done > 0) (void)fprintf(stderr, ", %" PRId64 " windows are there", done);
+                  "%s: %s, %" PRId64 " layer%s of %" PRId64 " head%s, width %" PRId64 ", %" PRId64
+                  " window%s of %" PRId64 " tokens, %s of memory beside the weights",
+                  cli_short_path(r->context->operands[0]), f->architecture, f->layers,
+                  cli_s(f->layers), f->heads, cli_s(f->heads), f->width, r->text.window_count,
+                  cli_s(r->text.window_count), r->text.windows[0].count, memory);
+    if (done > 0)
+        (void)fprintf(stderr, ", %" PRId64 " window%s %s there", done, cli_s(done),
+                      done == 1 ? "is" : "are");
     if (cli_ranks_size() > 1) (void)fprintf(stderr, ", %d processes", cli_ranks_size());
     (void)fputc('\n', stderr);
 }
@@ -417,10 +421,10 @@ static int print_result(const run *r) {
     const int64_t tokens = r->text.window_count * r->text.windows[0].count;
     const int64_t moves = r->settings.last - r->settings.first;
     if (!r->context->settings.output.json) {
-        (void)printf("%" PRId64 " windows, %" PRId64 " tokens, %" PRId64
+        (void)printf("%" PRId64 " window%s, %" PRId64 " tokens, %" PRId64
                      " transitions; in %s: %stables\n",
-                     r->text.window_count, tokens, tokens * moves, folder,
-                     r->settings.alignment ? "" : "report.html, ");
+                     r->text.window_count, cli_s(r->text.window_count), tokens, tokens * moves,
+                     folder, r->settings.alignment ? "" : "report.html, ");
         return 0;
     }
     json_t *object = json_pack("{s:s, s:s, s:s, s:s, s:I, s:I, s:I}", "command", "analyze",
@@ -437,8 +441,8 @@ static int prepare(run *r) {
     if (code == 0) code = run_choose_windows(r->context, &r->text, &r->settings);
     if (code != 0) return code;
     if (r->context->settings.analyze.windows != NULL && r->text.window_count < r->settings.windows)
-        cli_warn(r->context, "the text holds %" PRId64 " windows of %" PRId64 " tokens",
-                 r->text.window_count, r->text.windows[0].count);
+        cli_warn(r->context, "the text holds %" PRId64 " window%s of %" PRId64 " tokens",
+                 r->text.window_count, cli_s(r->text.window_count), r->text.windows[0].count);
     return run_measure_open(r, r->text.windows[0].count);
 }
 

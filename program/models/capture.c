@@ -285,8 +285,10 @@ static json_t *tensors_json(const capture *c) {
 
 static int print_result(const capture *c, const char *path) {
     if (!c->context->settings.output.json) {
+        char size[32];
+        cli_format_bytes(c->total, size, sizeof size);
         cli_put_named(stdout, "", path, ": ");
-        (void)printf("%zu tensors, %.1f MB\n", c->points.count, c->total / 1e6);
+        (void)printf("%zu tensor%s, %s\n", c->points.count, cli_s((int64_t)c->points.count), size);
         return 0;
     }
     json_t *object = json_pack("{s:s, s:s, s:s, s:o}", "command", "capture", "status", "ok", "out",
@@ -297,12 +299,13 @@ static int print_result(const capture *c, const char *path) {
 
 /* What is to come, on the error stream. */
 static void announce(const capture *c, const ota_session *session) {
-    char seconds[32] = "";
+    char seconds[32] = "", memory[32], size[32];
     if (c->context->settings.output.json) return;
     if (c->seconds > 0) (void)snprintf(seconds, sizeof seconds, ", about %.0f s", c->seconds);
-    (void)fprintf(stderr, "otattn capture: %.1f MB of memory, %zu arrays of %.1f MB to write%s\n",
-                  (double)ota_session_bytes(session) / 1e6, c->points.count, c->total / 1e6,
-                  seconds);
+    cli_format_bytes((double)ota_session_bytes(session), memory, sizeof memory);
+    cli_format_bytes(c->total, size, sizeof size);
+    (void)fprintf(stderr, "otattn capture: %s of memory, %zu tensor%s of %s to write%s\n", memory,
+                  c->points.count, cli_s((int64_t)c->points.count), size, seconds);
 }
 
 static bool ends_in(const char *path, const char *end) {

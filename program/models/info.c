@@ -109,8 +109,13 @@ static void print_text(const ota_model *model, const ota_model_facts *facts) {
                  facts->head_width, facts->inner);
     (void)printf("%-12s %" PRId64 " words, %" PRId64 " positions%s\n", "vocabulary",
                  facts->vocabulary, facts->positions, facts->rope_base > 0 ? ", rotary" : "");
-    (void)printf("%-12s %.1f million, %s, head %s, %" PRId64 " tensors\n", "parameters",
-                 (double)facts->parameters / 1e6, facts->dtype, facts->head, tensors);
+    (void)printf("%-12s ", "parameters");
+    if (facts->parameters < 1000000)
+        (void)printf("%" PRId64, facts->parameters);
+    else
+        (void)printf("%.1f million", (double)facts->parameters / 1e6);
+    (void)printf(", %s, head %s, %" PRId64 " tensor%s\n", facts->dtype, facts->head, tensors,
+                 cli_s(tensors));
     type_count types[TYPES_MOST];
     const size_t count = count_types(model, types);
     int64_t all = 0;

@@ -211,9 +211,12 @@ static int load_ids(cli_context *context, cli_tokens *tokens) {
                                "there are two texts: --ids and the text itself");
     const int code = cli_load(context, "ids", spec, OTA_NO_TYPE, &array);
     if (code != 0) return code;
-    if (array->type != OTA_I64 || array->rank < 1 || array->rank > 2 || array->count == 0)
+    if (array->type != OTA_I64 || array->rank < 1 || array->rank > 2)
         return cli_refuse_flag(context, "ids", "store them as int64, [count] or [batch,count]",
                                "ids '%.200s' is no array of token ids", spec);
+    if (array->count == 0)
+        return cli_refuse_flag(context, "ids", "give one at least", "ids '%.200s' has no token",
+                               spec);
     tokens->ids = array->data;
     tokens->batch = array->rank == 2 ? array->shape[0] : 1;
     tokens->count = array->shape[array->rank - 1];

@@ -201,9 +201,10 @@ static int print_result(const score *s, const char *head) {
     const double nll = s->sum / (double)s->predicted;
     const double bits = s->sum / log(2.0) / (double)s->bytes; /* not finite without bytes */
     if (!s->context->settings.output.json) {
-        (void)printf("perplexity %.4f per token (nll %.6f), %" PRId64 " tokens in %" PRId64
-                     " windows of %" PRId64 ", stride %" PRId64 "\n",
-                     exp(nll), nll, s->predicted, s->windows, s->window, s->stride);
+        (void)printf("perplexity %.4f per token (nll %.6f), %" PRId64 " token%s in %" PRId64
+                     " window%s of %" PRId64 ", stride %" PRId64 "\n",
+                     exp(nll), nll, s->predicted, cli_s(s->predicted), s->windows,
+                     cli_s(s->windows), s->window, s->stride);
         if (cli_exits(&s->exit.rule)) print_exit(s, nll);
         if (s->bytes > 0) (void)printf("%.4f bits per byte\n", bits);
         return 0;

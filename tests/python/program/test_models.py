@@ -594,6 +594,25 @@ def test_index_is_not_trusted(tmp_path: Path) -> None:
     refused(tmp_path, 4, "does not hold it", "info", "model")
 
 
+def test_one_is_no_plural_and_sizes_are_told(tmp_path: Path) -> None:
+    make_model(tmp_path / "model", "gpt2")
+    for count in (1, 2):
+        np.save(tmp_path / "ids.npy", np.zeros(count, np.int64))
+        words = ["capture", "model", "--ids", "ids.npy", "--points", "logits", "-f", "-o", "x.safetensors"]
+        done = run(tmp_path, *words)
+        size = load_file(tmp_path / "x.safetensors")["logits"].nbytes
+        assert done.stdout.decode() == f"x.safetensors: 1 tensor, {size / 1e3:.1f} kB\n"
+        assert f" of memory, 1 tensor of {size / 1e3:.1f} kB to write\n" in done.stderr.decode()
+        np.save(tmp_path / "ids.npy", np.zeros(count + 1, np.int64))
+        told = run(tmp_path, "perplexity", "model", "--ids", "ids.npy").stdout.decode()
+        assert f", {count} token{'s' * (count > 1)} in 1 window of {count + 1}, stride" in told
+    done = run(tmp_path, "analyze", "model", "--ids", "ids.npy", "-o", "run")
+    assert done.stdout.decode().startswith("1 window, 3 tokens, ")
+    assert " heads, width 48, 1 window of 3 tokens, " in done.stderr.decode()
+    facts = answer(tmp_path, "info", "model")
+    assert f"parameters   {facts['parameters']}, " in run(tmp_path, "info", "model").stdout.decode()
+
+
 def test_refusals_about_text(tmp_path: Path) -> None:
     make_model(tmp_path / "model", "gpt2")
     np.save(tmp_path / "ids.npy", draw_ids(1, 5)[0])
@@ -603,6 +622,8 @@ def test_refusals_about_text(tmp_path: Path) -> None:
         refused(tmp_path, 2, "the text has no token (give", command, demo, "--text", "", *more)
     refused(tmp_path, 2, "the text has no token (give", "generate", demo, "--prompt", "")
     assert answer(tmp_path, "tokenize", demo, "--text", "")["ids"] == []
+    np.save(tmp_path / "none.npy", np.zeros(0, np.int64))
+    refused(tmp_path, 2, "ids 'none.npy' has no token (give", "perplexity", "model", "--ids", "none.npy")
     refused(tmp_path, 2, "two texts", "perplexity", "model", "--text", "words", "--ids", "ids.npy")
     refused(tmp_path, 2, "wanted 2 to 64", "perplexity", "model", "--ids", "ids.npy", "--context", 65)
     refused(tmp_path, 2, "larger than the context", "perplexity", "model", "--ids", "ids.npy", "--stride", 65)
