@@ -31,6 +31,7 @@ import tracking  # noqa: E402
 SIZES = [(5, 5), (10, 10), (30, 30), (100, 100), (300, 300), (1000, 1000)]
 SIZES += [(20, 300), (50, 300), (300, 900), (1000, 4000)]
 LARGE = [(1000, 1000), (1448, 1448), (1449, 1449), (2000, 2000), (4000, 4000)]
+ROOMY = [(1500, 1600), (2000, 3500)]
 BATCHES = [(5, 5), (10, 10), (30, 30), (20, 300)]
 COUNT = 1000
 
@@ -181,13 +182,14 @@ KINDS = {
 # what a large problem is slow by; products take all peers minutes beyond.
 FEW = {
     PHOTOGRAPH: {1: [(10, 10), (30, 30), (100, 100), (300, 300), (20, 300)], 100: [(30, 30), (100, 100)]},
-    "assignment, uniform": {1: [*SIZES, *LARGE[1:]], COUNT: BATCHES},
+    "assignment, uniform": {1: [*SIZES, *LARGE[1:], *ROOMY], COUNT: BATCHES},
     "assignment, integers": {1: [(10, 10), (100, 100), *LARGE], COUNT: [(30, 30)]},
     "assignment, zero or one": {1: [(10, 10), (100, 100), *LARGE]},
     "assignment, few zeros": {1: [(10, 10), (100, 100), *LARGE]},
-    "assignment, distances": {1: [(10, 10), (100, 100), *LARGE[:-1]]},
+    "assignment, distances": {1: [(10, 10), (100, 100), *LARGE[:-1], *ROOMY]},
     "assignment, products": {1: [(10, 10), (100, 100), (1000, 1000)]},
     "assignment, sparse": {1: [(100, 100), *LARGE[:-1]]},
+    "assignment, boxes": {1: [*SIZES, *ROOMY], COUNT: BATCHES},
 }
 # Seconds and minutes a call beyond that.
 SLOW = {"fastlap": 300 * 300, "SciPy": 2000 * 2000}

@@ -3,9 +3,9 @@
  *     minimise  sum_ij P_ij c_ij   over  P in {0, 1},  rows and columns at most once,  min(rows, columns) pairs
  *
  * which is attention's "assignment" method (hard rows, exact or capped columns [ELA-14, LIT-06]) on matrices of any size and
- * layout, without a plan. A problem of up to 2 million pairs, or a wide one of up to 4 million, is solved over all pairs by
- * shortest augmenting paths after column reduction and bidding [jonker1987]; a larger one over a few candidates of every row,
- * exactly all the same. Costs are read where they lie if columns are neighbours and there are more than a thousand pairs
+ * layout, without a plan. A problem of up to a million pairs, or of up to 16 million where there are a sixteenth more columns than
+ * rows, is solved over all pairs by shortest augmenting paths after column reduction and bidding [jonker1987]; a larger one, or one
+ * of up to 2 million of whose costs few are the same, over a few candidates of every row, exactly all the same. Costs are read where they lie if columns are neighbours and there are more than a thousand pairs
  * (large ones with a limit: copied), and are copied otherwise. Sums are in f64 whatever the type of
  * the costs. The answer is the same for any number of threads and any level of instructions; which of several optima it is,
  * is the order of operations'.

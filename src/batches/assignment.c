@@ -13,13 +13,7 @@
 #include "solvers/matching/combinatorial.h"
 #include "solvers/matching/assignment_dense.h"
 
-enum {
-    /* of problems, and of wide ones, that go over a dense matrix: 16 and 32 MB */
-    DENSE_PAIRS = 1 << 21,
-    WIDE_PAIRS = 1 << 22,
-    CHUNKS_A_THREAD = 8,
-    CHUNK_MOST = 64
-};
+enum { CHUNKS_A_THREAD = 8, CHUNK_MOST = 64 };
 
 /* What the largest problems of a batch need. */
 typedef struct needs {
@@ -143,19 +137,27 @@ typedef struct job {
     const int64_t *places; /* of a ragged batch, or NULL */
 } job;
 
-static needs needs_of(const ota_assignments *batch, int64_t rows, int64_t columns) {
-    const int64_t n = ota_int_min(rows, columns), m = ota_int_max(rows, columns);
-    if (n == 0) return (needs){0};
-    if (ota_match_pays(n, m, DENSE_PAIRS, WIDE_PAIRS)) {
-        return (needs){.rows = n, .columns = m, .pairs = n * ota_int_round_up(m, OTA_MATCH_LANES)};
+static needs needs_of(const ota_cost_view *view) {
+    const ota_cost_view upright = ota_cost_view_upright(view);
+    const int64_t n = upright.rows, m = upright.columns;
+    needs found = {0};
+    if (n == 0) return found;
+    const ota_assign_search search = ota_assign_search_of(&upright);
+    if (search != OTA_BY_CANDIDATES) {
+        found.rows = n, found.columns = m;
+        found.pairs = n * ota_int_round_up(m, OTA_MATCH_LANES);
     }
-    /* With a limit f32 costs are copied in f64, which the limit may need. */
-    const size_t element = batch->limited ? sizeof(double) : ota_type_bytes(batch->type);
-    const bool copied =
-        ota_cost_is_copied(batch->limited, batch->offsets != NULL ? 1 : batch->column_stride);
-    return (needs){.search = ota_assignment_workspace(rows, columns, element == sizeof(float)),
-                   .copy = copied ? (size_t)rows * (size_t)columns * element : 0,
-                   .sides = m};
+    if (search != OTA_DENSELY) {
+        /* With a limit f32 costs are copied in f64, which the limit may need. */
+        const bool limited = view->limit < INFINITY;
+        const size_t element = limited ? sizeof(double) : ota_type_bytes(view->type);
+        const bool copied = ota_cost_is_copied(limited, view->column_stride);
+        found.search =
+            ota_assignment_workspace(view->rows, view->columns, element == sizeof(float));
+        found.copy = copied ? (size_t)view->rows * (size_t)view->columns * element : 0;
+        found.sides = m;
+    }
+    return found;
 }
 
 /* Checks every shape, makes room, and finds where outputs of a ragged batch begin. */
@@ -170,8 +172,8 @@ static ota_status prepare(job *work, ota_error *error) {
     }
     needs all = {0};
     for (int64_t p = 0; p < (ragged ? batch->count : ota_int_min(batch->count, 1)); p++) {
-        const needs own =
-            needs_of(batch, ota_assignments_rows(batch, p), ota_assignments_columns(batch, p));
+        const ota_cost_view view = ota_assignments_view(batch, p);
+        const needs own = needs_of(&view);
         if (own.search == SIZE_MAX)
             return ota_fail(error, OTA_EOVERFLOW, "rows", "", "problem %" PRId64 " is too large",
                             p);
@@ -301,9 +303,10 @@ static ota_status solve_problem(const job *work, ota_assign_worker *w, int64_t p
             batch->column_potential[at.column + j] = 0.0;
         if (batch->bound != NULL) batch->bound[p] = 0.0;
     } else {
-        const ota_cost_view upright =
-            view.rows > view.columns ? ota_cost_view_transposed(&view) : view;
-        if (ota_match_pays(n, ota_int_max(view.rows, view.columns), DENSE_PAIRS, WIDE_PAIRS))
+        const ota_cost_view upright = ota_cost_view_upright(&view);
+        ota_assign_search search = ota_assign_search_of(&upright);
+        if (search == OTA_BY_COSTS) search = ota_assign_search_by_costs(&upright);
+        if (search == OTA_DENSELY)
             status = ota_assign_densely(&kernels, w, &upright, &watch, &found);
         else
             status = ota_assign_by_candidates(&kernels, w, &view, &watch, &found);

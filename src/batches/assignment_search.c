@@ -13,6 +13,29 @@ ota_cost_view ota_cost_view_transposed(const ota_cost_view *view) {
     return other;
 }
 
+ota_assign_search ota_assign_search_by_costs(const ota_cost_view *view) {
+    enum { LOOKS = 64, STRIDE = 40503, FEW_TIES = 4, MANY_LEAST = 8 };
+    double seen[LOOKS];
+    int finite = 0, ties = 0, least = 0;
+    for (int64_t k = 0; k < LOOKS; k++) {
+        const double cost = view->sign * ota_cost_of(view, k * view->rows / LOOKS,
+                                                     (k + 1) * STRIDE % view->columns);
+        if (fabs(cost) < INFINITY) seen[finite++] = cost;
+    }
+    for (int k = 0; k < finite; k++) {
+        int same = 0, below = 0;
+        for (int l = 0; l < finite; l++) {
+            same += seen[l] <= seen[k] && seen[l] >= seen[k];
+            below += seen[l] < seen[k];
+        }
+        ties += same - 1;
+        least = below == 0 ? same : least;
+    }
+    const bool cheap = least >= MANY_LEAST && least < finite;
+    const bool dense = ota_assign_is_roomy(view) ? !cheap : ties > 2 * FEW_TIES;
+    return dense ? OTA_DENSELY : OTA_BY_CANDIDATES;
+}
+
 /* Of a view whose rows lie in one piece. */
 static ota_match_costs costs_of(const ota_cost_view *view, double factor) {
     return (ota_match_costs){.numbers = view->costs,

@@ -2,6 +2,8 @@
 #ifndef OTA_ASSIGNMENT_SEARCH_H
 #define OTA_ASSIGNMENT_SEARCH_H
 
+#include <math.h>
+
 #include "assignment.h"
 #include "backend/batch_kernels.h"
 #include "solvers/matching/combinatorial.h"
@@ -31,8 +33,40 @@ static inline bool ota_cost_is_copied(bool limited, int64_t column_stride) {
     return limited || column_stride != 1;
 }
 
-/* The problem with the shorter side as rows. */
 ota_cost_view ota_cost_view_transposed(const ota_cost_view *view);
+
+/* The problem with the shorter side as rows. */
+static inline ota_cost_view ota_cost_view_upright(const ota_cost_view *view) {
+    return view->rows > view->columns ? ota_cost_view_transposed(view) : *view;
+}
+
+typedef enum ota_assign_search {
+    OTA_DENSELY,
+    OTA_BY_CANDIDATES,
+    OTA_BY_COSTS, /* one of the two, as ota_assign_search_by_costs says */
+} ota_assign_search;
+
+/* Has the view so many more columns than rows that nearly every row finds a column of its own at once? */
+static inline bool ota_assign_is_roomy(const ota_cost_view *view) {
+    enum { SHARE = 16 };
+    return (view->columns - view->rows) * SHARE >= view->rows;
+}
+
+/* Of a view with 0 < rows <= columns. Costs that do not lie row by row are copied to a dense matrix, so few of them. */
+static inline ota_assign_search ota_assign_search_of(const ota_cost_view *view) {
+    enum { SURE_PAIRS = 9 << 17, TIED_PAIRS = 1 << 21, TIED_WIDE = 1 << 22, ROOMY_PAIRS = 1 << 24 };
+    const int64_t pairs = view->rows * view->columns;
+    if (pairs <= SURE_PAIRS) return OTA_DENSELY;
+    const bool roomy = ota_assign_is_roomy(view);
+    if (ota_match_pays(view->rows, view->columns, TIED_PAIRS, TIED_WIDE))
+        return roomy || view->limit < INFINITY ? OTA_DENSELY : OTA_BY_COSTS;
+    return roomy && view->column_stride == 1 && pairs <= ROOMY_PAIRS ? OTA_BY_COSTS
+                                                                     : OTA_BY_CANDIDATES;
+}
+
+/* By a look at some of the costs. Nearly square matrices are searched faster than candidates where many costs are the same; roomy
+ * ones nearly always, but where a share of all pairs, though not all, are the cheapest ones, which tie. */
+ota_assign_search ota_assign_search_by_costs(const ota_cost_view *view);
 
 /* Over a dense matrix; rows <= columns. OTA_OK, OTA_INFEASIBLE, OTA_NONFINITE, OTA_ENOMEM or what the watch said. */
 ota_status ota_assign_densely(const ota_batch_kernels *kernels, ota_assign_worker *w,

@@ -13,6 +13,7 @@
 #include <math.h>
 
 #include "backend/cpu/kernels/kernels.h"
+#include "batches/assignment_search.h"
 #include "groups.h"
 #include "matrices.h"
 #include "otattn_assignment.h"
@@ -605,6 +606,58 @@ static void large_layouts_agree(void **unused) {
     ota_assigner_free(assigner);
 }
 
+/* Between a dense search and candidates the shape decides, and a look at some costs where it cannot; both are proved by prices. */
+static void searches_are_chosen_by_shape_and_costs(void **unused) {
+    (void)unused;
+    enum { APART, WHOLE, BITS, FEW, ALLOWED, KINDS, ROWS = 1480, MOST = 2200, CASES = 8 };
+    enum { D = OTA_DENSELY, C = OTA_BY_CANDIDATES };
+    static const struct {
+        int64_t rows, columns;
+        bool limited, rows_lie;
+        int of[KINDS];
+    } cases[CASES] = {
+        {1000, 1000, false, true, {D, D, D, D, D}},  {1400, 1400, true, true, {D, D, D, D, D}},
+        {1300, 1500, false, true, {D, D, D, D, D}},  {1400, 1400, false, true, {C, D, D, D, C}},
+        {1400, 1420, false, false, {C, D, D, D, C}}, {1480, 1480, false, true, {C, C, C, C, C}},
+        {1400, 2200, false, true, {D, D, C, D, D}},  {1400, 2200, false, false, {C, C, C, C, C}},
+    };
+    double *const costs = take((int64_t)ROWS * MOST, sizeof *costs);
+    double *const u = take(MOST, sizeof *u), *const v = take(MOST, sizeof *v);
+    int64_t *const column_of = take(ROWS, sizeof *column_of);
+    ota_assigner *const assigner = assigner_of(1, NULL);
+    uint64_t seed = 41;
+    for (int run = 0; run < CASES * KINDS; run++) {
+        const int kind = run % KINDS, k = run / KINDS;
+        const int64_t rows = cases[k].rows, columns = cases[k].columns;
+        for (int64_t at = 0; at < rows * columns; at++) {
+            const double x = uniform(&seed);
+            costs[at] = kind == WHOLE     ? floor(100.0 * x)
+                        : kind == BITS    ? floor(2.0 * x)
+                        : kind == FEW     ? (x < 4.0 / (double)columns ? 0.0 : 1.0)
+                        : kind == ALLOWED ? (x < 0.05 ? x : (double)INFINITY)
+                                          : x;
+        }
+        double value, bound;
+        ota_assignments batch = {MATRICES_OF(ota_assignments, costs, rows, columns),
+                                 .count = 1,
+                                 .column_of = column_of,
+                                 .value = &value,
+                                 .bound = &bound,
+                                 .row_potential = u,
+                                 .column_potential = v};
+        batch.limited = cases[k].limited, batch.cost_limit = 1e3;
+        if (!cases[k].rows_lie) batch.row_stride = 1, batch.column_stride = rows;
+        const ota_cost_view view = ota_assignments_view(&batch, 0);
+        ota_assign_search search = ota_assign_search_of(&view);
+        if (search == OTA_BY_COSTS) search = ota_assign_search_by_costs(&view);
+        assert_int_equal(search, cases[k].of[kind]);
+        assert_int_equal(ota_assign(assigner, &batch, NULL), OTA_OK);
+        spec_check("ELA-14", fabs(value - bound), 1e-12 * fmax(1.0, value));
+    }
+    free(costs), free(u), free(v), free(column_of);
+    ota_assigner_free(assigner);
+}
+
 TEST_FILE(test_assignments) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(small_problems_are_optimal),
@@ -613,6 +666,7 @@ TEST_FILE(test_assignments) {
         cmocka_unit_test(layouts_agree),
         cmocka_unit_test(costs_in_place_agree),
         cmocka_unit_test(large_layouts_agree),
+        cmocka_unit_test(searches_are_chosen_by_shape_and_costs),
         cmocka_unit_test(ties_and_limits),
         cmocka_unit_test(large_problems_with_a_limit),
         cmocka_unit_test(failures_stay_their_own),
