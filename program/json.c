@@ -9,11 +9,11 @@
 #include "program.h"
 
 void cli_format_bytes(double bytes, char *text, size_t size) {
-    const char *const units[] = {"kB", "MB", "GB"};
+    const char *const units[] = {"bytes", "kB", "MB", "GB"};
     int unit = 0;
-    double value = bytes / 1e3;
-    for (; unit < 2 && value >= 999.95; unit++) value /= 1e3;
-    (void)snprintf(text, size, "%.1f %s", value, units[unit]);
+    double value = bytes;
+    for (; unit < 3 && value >= 999.95; unit++) value /= 1e3;
+    (void)snprintf(text, size, "%.*f %s", unit > 0 ? 1 : 0, value, units[unit]);
 }
 
 void cli_format_real(double value, char *text, size_t size) {

@@ -150,7 +150,7 @@ void cli_warn(cli_context *context, const char *format, ...) __attribute__((form
 
 /* Shortest decimal that reads back as the same double; size >= 32. */
 void cli_format_real(double value, char *text, size_t size);
-/* Of memory or files, in kB, MB or GB. */
+/* Of memory or files, in bytes, kB, MB or GB. */
 void cli_format_bytes(double bytes, char *text, size_t size);
 /* Behind a noun that so many are. */
 static inline const char *cli_s(int64_t count) { return count == 1 ? "" : "s"; }

@@ -103,10 +103,12 @@ const cli_command cli_commands[] = {
      "otattn verify --only 'CETA-*' --seed 2", cli_verify, VERIFY},
     {"tokenize", "MODEL [TEXT]", 1, 2, "a text as the token ids of a model, and back",
      "MODEL is a folder with tokenizer.json, with vocab.json and merges.txt (or encoder.json and "
-     "vocab.bpe), or with vocab.txt; or one tokenizer.json, vocab.txt or .gguf file. TEXT is a "
-     "file, - for standard input, which is also read when neither it nor --text is given. Prints "
-     "the ids on one line, with the special ones that the model's configuration sets around a "
-     "text. --decode goes back: for byte-level BPE every byte comes back, whatever the text was.",
+     "vocab.bpe), with vocab.txt, tokenizer.model (spiece.model, sentencepiece.bpe.model) or "
+     "tekken.json; one file of these but for vocab.json; a .gguf file; or the name of a model in "
+     "the local hub cache. TEXT is a file, - for standard input, which is also read when neither "
+     "it nor --text is given. Prints the ids on one line, with the special ones that the model's "
+     "configuration sets around a text. --decode goes back: for byte-level BPE every byte comes "
+     "back, whatever the text was.",
      "otattn tokenize gpt2/ --text 'Hello world' --json", cli_tokenize, TOKENIZE},
     {"info", "MODEL", 1, 1, "what a checkpoint is",
      "Prints architecture, sizes, parameters, types of elements and, with --json, every file and "
@@ -143,7 +145,8 @@ const cli_command cli_commands[] = {
      PATCH},
     {"lens", "MODEL [TEXT]", 1, 2, "the likeliest token at every layer and position",
      "Shows the residual stream in front of every block, and behind the last one, to the model's "
-     "head (the logit lens): the likeliest token and its probability. Layer 0 is the embedding.",
+     "head (the logit lens): the likeliest token and its probability. Rows are called by the layer "
+     "that the stream leaves; emb, in tables and JSON -1, is the embedding.",
      "otattn lens ./gpt2 --text 'Paris is in' -o lens.html", cli_lens, LENS},
     {"analyze", "MODEL [TEXT]", 1, 2, "how a model's states and predictions evolve over its layers",
      "Cuts the text, or the tokens of --ids, into windows, runs each through the model, and "
@@ -486,8 +489,9 @@ const cli_flag cli_flags[] = {
     FLAG(switch, "echo", model.echo, GENERATE, TEXTS, "print the prompt too"),
     FLAG(words, "text", text.words, TOKENIZE | READ, TEXTS, "the text itself", "TEXT",
          .standard = "the operand, else standard input"),
-    FLAG(switch, "no-special", text.no_special, TOKENIZE | RUN, TEXTS,
-         "leave out the ids around a text ([CLS], [SEP], BOS); with --decode, every special id"),
+    FLAG(
+        switch, "no-special", text.no_special, TOKENIZE | RUN, TEXTS,
+        "leave out the ids around a text ([CLS], [SEP], BOS); tokenize --decode: every special id"),
     FLAG(switch, "plain", text.plain, TOKENIZE | RUN, TEXTS,
          "spellings of special tokens in the text, such as <|endoftext|>, are plain characters"),
     FLAG(switch, "decode", tokenize.decode, TOKENIZE, TEXTS,

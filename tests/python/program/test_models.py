@@ -601,8 +601,9 @@ def test_one_is_no_plural_and_sizes_are_told(tmp_path: Path) -> None:
         words = ["capture", "model", "--ids", "ids.npy", "--points", "logits", "-f", "-o", "x.safetensors"]
         done = run(tmp_path, *words)
         size = load_file(tmp_path / "x.safetensors")["logits"].nbytes
-        assert done.stdout.decode() == f"x.safetensors: 1 tensor, {size / 1e3:.1f} kB\n"
-        assert f" of memory, 1 tensor of {size / 1e3:.1f} kB to write\n" in done.stderr.decode()
+        told = f"{size / 1e3:.1f} kB" if size >= 1000 else f"{size} bytes"
+        assert done.stdout.decode() == f"x.safetensors: 1 tensor, {told}\n"
+        assert f" of memory, 1 tensor of {told} to write\n" in done.stderr.decode()
         np.save(tmp_path / "ids.npy", np.zeros(count + 1, np.int64))
         told = run(tmp_path, "perplexity", "model", "--ids", "ids.npy").stdout.decode()
         assert f", {count} token{'s' * (count > 1)} in 1 window of {count + 1}, stride" in told

@@ -107,6 +107,10 @@ def test_lens_against_the_head(tmp_path: Path, name: str) -> None:
     with (tmp_path / "lens.csv").open() as file:
         rows = list(csv.DictReader(file))
     assert [int(row["layer"]) for row in rows] == [k // 13 - 1 for k in range((layers + 1) * 13)]
+    shown = run(tmp_path, "lens", "model", "--ids", "ids.npy").stdout.decode().splitlines()
+    assert [line.split()[0] for line in shown[1:]] == ["emb", *map(str, range(layers))]
+    told = " ".join(run(tmp_path, "help", "lens").stdout.decode().split())
+    assert "by the layer that the stream leaves; emb, in tables and JSON -1, is the embedding" in told
 
 
 def test_pages_and_figures(tmp_path: Path) -> None:
