@@ -82,7 +82,9 @@ static int write_ranges(run *r, int probe, const run_table_of *table, cli_text *
         if (status < 0) break;
         (void)snprintf(text, sizeof text, "%" PRId64 "-%" PRId64, first, last);
         csv_word(csv, text);
-        (void)snprintf(text, sizeof text, "%.3g ± %.2g", figure.mean, figure.deviation);
+        const int size = snprintf(text, sizeof text, "%.3g", figure.mean);
+        if (isfinite(figure.deviation)) /* one window has none */
+            (void)snprintf(text + size, sizeof text - (size_t)size, " ± %.2g", figure.deviation);
         csv_word(csv, text);
         csv_word(csv, probe == 0 ? "final_norm" : "raw");
         write_figure(csv, &figure);

@@ -183,7 +183,8 @@ static int read_sizes(generation *g, const ota_model_facts *facts, int64_t batch
     g->wanted = settings->model.tokens.given ? settings->model.tokens.value : 32;
     g->seed = settings->machine.seed.given ? (uint64_t)settings->machine.seed.value : 1;
     if (!facts->causal)
-        return cli_refuse_flag(g->context, "model", "use a gpt2 or llama checkpoint",
+        return cli_refuse_flag(g->context, "model",
+                               "use a model that reads from left to right, such as gpt2 or llama",
                                "%s looks both ways, so it continues no text", facts->architecture);
     if (batch != 1)
         return cli_refuse_flag(g->context, "ids", "give one prompt, [count]",

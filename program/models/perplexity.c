@@ -222,9 +222,9 @@ static int print_result(const score *s, const char *head) {
 
 static int refuse_model(cli_context *context, const ota_model_facts *facts) {
     if (!facts->causal)
-        return cli_refuse_flag(context, "model", "use a gpt2 or llama checkpoint",
-                               "%s looks both ways, so it predicts no next token",
-                               facts->architecture);
+        return cli_refuse_flag(
+            context, "model", "use a model that reads from left to right, such as gpt2 or llama",
+            "%s looks both ways, so it predicts no next token", facts->architecture);
     return 0;
 }
 

@@ -274,7 +274,10 @@ int cli_run_folder_load(const char *path, run_folder *folder, cli_error *error) 
     *folder = (run_folder){.path = path};
     int code = read_json(path, "metrics.json", false, &folder->metrics, error);
     if (code != 0 && error->exit_code == CLI_EXIT_IO)
-        cli_hint(error, "a run folder is what 'otattn analyze MODEL TEXT -o %s' writes", path);
+        cli_hint(error,
+                 "a run folder is what 'otattn analyze MODEL TEXT -o %s' writes, but for --measure "
+                 "alignment",
+                 path);
     if (code == 0) code = read_json(path, "manifest.json", true, &folder->manifest, error);
     if (code == 0) code = load_tables(folder, error);
     if (code == 0) code = load_example(folder, error);

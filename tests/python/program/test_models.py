@@ -609,6 +609,8 @@ def test_one_is_no_plural_and_sizes_are_told(tmp_path: Path) -> None:
         assert f", {count} token{'s' * (count > 1)} in 1 window of {count + 1}, stride" in told
     done = run(tmp_path, "analyze", "model", "--ids", "ids.npy", "-o", "run")
     assert done.stdout.decode().startswith("1 window, 3 tokens, ")
+    table = (tmp_path / "run" / "tables" / "table1.csv").read_text()
+    assert "nan" not in table and "±" not in table
     assert " heads, width 48, 1 window of 3 tokens, " in done.stderr.decode()
     facts = answer(tmp_path, "info", "model")
     assert f"parameters   {facts['parameters']}, " in run(tmp_path, "info", "model").stdout.decode()
