@@ -279,14 +279,12 @@ typedef struct ota_head {
     bool warm;        /* g holds a starting point */
     /* the stored scores, by the backend's `load` and solvers/far_scores.c */
     struct {
-        const void *
-            data; /* [rows][stride] in host memory, -inf = forbidden, neither NaN nor +inf; or NULL */
-        int64_t stride; /* >= columns, multiple of 16; the padding is -inf */
-        bool narrow;    /* f32, else f64 */
-        bool tried;     /* f32, and where it does not do, f64 follows */
-        bool
-            numbers_added; /* some are sums with numbers of pairs, which may stand for "forbidden" */
-        double range;      /* max - min of the finite ones */
+        const void *data;   /* [rows][stride] on the host, -inf = forbidden, no +inf or NaN; NULL */
+        int64_t stride;     /* >= columns, multiple of 16; the padding is -inf */
+        bool narrow;        /* f32, else f64 */
+        bool tried;         /* f32, and where it does not do, f64 follows */
+        bool numbers_added; /* to some, by pair: such may stand for "forbidden" */
+        double range, highest; /* of the finite ones: max - min, max (-INFINITY of none) */
         ota_far far;
     } scores;
     /* what the problem asks of rows */
@@ -359,6 +357,7 @@ static inline ota_column_parameters ota_head_parameters(const ota_head *head, in
  * memory. */
 ota_row_parameters ota_row_parameters_of(const ota_resolved *r, int64_t batch, int64_t head);
 ota_head ota_head_of(const ota_resolved *r, int64_t index);
+void ota_head_put_range(ota_head *head, double low, double high); /* of the finite scores */
 /* Fills nu, which holds > 0 for the columns in use, from head->mass and the masses of the problem, and lambdas. */
 void ota_head_allot(const ota_head *head, const ota_resolved *r, double *nu, double *lambdas);
 

@@ -276,6 +276,7 @@ typedef struct ota_place_memory {
     double *matrix;  /* [rows][stride] f64, or NULL */
     double *plan;    /* [rows][stride] of solvers that find the plan itself, or NULL */
     void *workspace; /* the solver's */
+    ota_far far;     /* vectors for it */
 } ota_place_memory;
 
 /* Some queries, and a line for each of [keys] numbers. */

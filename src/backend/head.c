@@ -47,6 +47,11 @@ ota_head ota_head_of(const ota_resolved *r, int64_t index) {
                       .index = index};
 }
 
+void ota_head_put_range(ota_head *head, double low, double high) {
+    head->scores.range = high > low ? high - low : 0.0;
+    head->scores.highest = high;
+}
+
 void ota_head_allot(const ota_head *head, const ota_resolved *r, double *nu, double *lambdas) {
     const ota_problem *p = &r->problem;
     const int64_t batch = head->index / r->heads, number = head->index % r->heads;

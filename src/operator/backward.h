@@ -5,6 +5,7 @@
 
 #include "backend/gradient.h"
 #include "plan.h"
+#include "solvers/coupled.h"
 #include "solvers/derivatives/adjoint.h"
 
 /* Fixed rounds of the head at work on their kernel, and the memory of rounds on scores. */
@@ -134,20 +135,16 @@ bool ota_sums_stand(const ota_backward_job *job);
 /* backward_prefix.c: dL/dS of all leading blocks into space->gradient, P stays in the seat's plan. */
 ota_status ota_backward_prefix(ota_backward_job *job);
 
-/* Vectors of one block's system, as in solvers/derivatives/adjoint.h. */
+/* Vectors of one block's system, as in solvers/derivatives/adjoint.h, and the masses of all rows. */
 typedef struct ota_block_parts {
-    double *mu, *nu, *den, *right_of_rows, *right, *extra, *f, *upstream;
+    double *mu, *den, *right_of_rows, *right, *extra, *upstream;
 } ota_block_parts;
-/* One leading block, solved unless its last row is without mass. */
-typedef ota_status ota_block_visit(ota_backward_job *job, const ota_head *block,
-                                   const ota_block_parts *v);
-/* Solves every leading block of the scores in space->matrix. */
-ota_status ota_prefix_walk(ota_backward_job *job, ota_block_visit *visit);
+/* Solves every leading block of the scores in space->matrix; `visit` gets the job. */
+ota_status ota_backward_blocks(ota_backward_job *job, ota_block_visit *visit);
 /* A row of a block of an order above 2 measures its U (NULL: it has none) from its steepest slope (ota_steep_rows). */
 void ota_prefix_measure(const ota_backward_job *job, const ota_head *block, int64_t row,
                         const double *slopes, double *u);
 /* The block's system with slopes in space->slopes; a and b into the space. */
-ota_status ota_prefix_system(ota_backward_job *job, const ota_head *block, const ota_block_parts *v,
-                             double scale);
+ota_status ota_prefix_system(ota_backward_job *job, const ota_head *block, double scale);
 
 #endif

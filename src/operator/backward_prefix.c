@@ -15,28 +15,6 @@ static double *plan_of(const ota_backward_job *job) {
     return job->plan->backend->gradient->memory(job->device, job->place).plan;
 }
 
-/* Rows without a usable key are left out; nu is the same for every key that somebody may use. */
-static void block_masses(const ota_backward_job *job, const ota_head *head, double *mu, double *nu,
-                         double *total) {
-    const double *scores = head->scores.data;
-    double usable = 0.0;
-    ota_watch watch = ota_watch_of(&job->plan->resolved.settings);
-    *total = 0.0;
-    for (int64_t j = 0; j < head->columns; j++) nu[j] = 0.0;
-    for (int64_t i = 0; i < head->rows && !ota_watch_ends(&watch, head->columns); i++) {
-        bool any = false;
-        for (int64_t j = 0; j < head->columns; j++) {
-            if (!(scores[i * head->scores.stride + j] > -INFINITY)) continue;
-            any = true;
-            nu[j] = 1.0;
-        }
-        mu[i] = any ? ota_row_mass(&job->plan->resolved, job->batch, job->head, i) : 0.0;
-        *total += mu[i];
-    }
-    for (int64_t j = 0; j < head->columns; j++) usable += nu[j];
-    for (int64_t j = 0; j < head->columns; j++) nu[j] *= *total / (usable > 0.0 ? usable : 1.0);
-}
-
 /* Weights at their caps stand still. */
 static double slope_of(double p, double cap, const ota_head *block) {
     if (!(p > 0.0) || p >= cap) return 0.0;
@@ -58,8 +36,9 @@ void ota_prefix_measure(const ota_backward_job *job, const ota_head *block, int6
 }
 
 /* P of the block into `weights` (row by row, the solver's matrix of slopes), sums of the system. */
-static void form_system(ota_backward_job *job, const ota_head *block, const ota_block_parts *v,
-                        double *slopes, double *scale) {
+static void form_system(ota_backward_job *job, const ota_head *block, double *slopes,
+                        double *scale) {
+    const ota_block_parts *v = job->space->block;
     const int64_t last = block->rows - 1, stride = block->scores.stride;
     ota_row_parameters parameters = job->parameters;
     memset(v->right, 0, (size_t)block->columns * sizeof(double));
@@ -72,8 +51,8 @@ static void form_system(ota_backward_job *job, const ota_head *block, const ota_
         parameters.line = i;
         job->plan->strategy.algebra->row_solve(&parameters,
                                                (const double *)block->scores.data + i * stride,
-                                               block->g, block->columns, v->mu[i], w, &found);
-        v->f[i] = found.potential;
+                                               block->g, block->columns, block->mu[i], w, &found);
+        block->f[i] = found.potential;
         if (i == last) memcpy(plan_of(job) + i * stride, w, (size_t)block->columns * sizeof *w);
         for (int64_t j = 0; j < block->columns; j++) {
             w[j] = slope_of(w[j], ota_entry_cap(&block->row.caps, i, j), block);
@@ -93,9 +72,10 @@ static void form_system(ota_backward_job *job, const ota_head *block, const ota_
 }
 
 /* Adds the block's share to dL/dS, the masses, the temperature and the order. */
-static void spread(ota_backward_job *job, const ota_head *block, const ota_block_parts *v,
-                   const double *slopes, const double *a, const double *b) {
+static void spread(ota_backward_job *job, const ota_head *block, const double *slopes,
+                   const double *a, const double *b) {
     ota_backward_space *s = job->space;
+    const ota_block_parts *v = s->block;
     const int64_t last = block->rows - 1, stride = block->scores.stride;
     const int64_t index =
         (job->batch * job->plan->resolved.heads + job->head) * job->plan->resolved.queries;
@@ -103,7 +83,7 @@ static void spread(ota_backward_job *job, const ota_head *block, const ota_block
     const bool with_order = ota_array_present(&job->want->order);
     double column_sum = 0.0, count = 0.0, temperature = 0.0, by_order = 0.0;
     for (int64_t j = 0; j < block->columns; j++) {
-        if (!(v->nu[j] > 0.0)) continue;
+        if (!(block->nu[j] > 0.0)) continue;
         column_sum += b[j];
         count += 1.0;
     }
@@ -113,8 +93,8 @@ static void spread(ota_backward_job *job, const ota_head *block, const ota_block
                      *scores = (const double *)block->scores.data + i * stride;
         /* x is the level of the weight. */
         const double f =
-            v->f[i] - (block->row.regulariser->tsallis ? tau * ota_tsallis_shift(order) : 0.0);
-        if (!(v->mu[i] > 0.0)) continue;
+            block->f[i] - (block->row.regulariser->tsallis ? tau * ota_tsallis_shift(order) : 0.0);
+        if (!(block->mu[i] > 0.0)) continue;
         s->sums.row_mass[index + i] += a[i] + (count > 0.0 ? column_sum / count : 0.0);
         for (int64_t j = 0; j < block->columns; j++) {
             if (!(w[j] > 0.0)) continue;
@@ -134,26 +114,27 @@ static void spread(ota_backward_job *job, const ota_head *block, const ota_block
     s->sums.order += by_order;
 }
 
-static ota_status add_block(ota_backward_job *job, const ota_head *block,
-                            const ota_block_parts *v) {
+static ota_status add_block(void *context, const ota_head *block) {
+    ota_backward_job *job = context;
     const ota_plan *plan = job->plan;
     ota_backward_space *s = job->space;
-    const int64_t stride = block->scores.stride;
-    double *row = s->gradient + (block->rows - 1) * stride;
-    memcpy(v->upstream, row, (size_t)plan->resolved.keys * sizeof *row);
+    const int64_t last = block->rows - 1, stride = block->scores.stride;
+    double *row = s->gradient + last * stride;
+    memcpy(s->block->upstream, row, (size_t)plan->resolved.keys * sizeof *row);
     memset(row, 0, (size_t)stride * sizeof *row);
-    if (!(v->mu[block->rows - 1] > 0.0)) return OTA_OK;
+    memset(plan_of(job) + last * stride, 0, (size_t)stride * sizeof *row);
+    if (!(block->mu[last] > 0.0)) return OTA_OK;
     double scale = 0.0;
-    form_system(job, block, v, s->slopes, &scale);
-    const ota_status status = ota_prefix_system(job, block, v, scale);
-    if (status == OTA_OK) spread(job, block, v, s->slopes, s->a, s->b);
+    form_system(job, block, s->slopes, &scale);
+    const ota_status status = ota_prefix_system(job, block, scale);
+    if (status == OTA_OK) spread(job, block, s->slopes, s->a, s->b);
     return status;
 }
 
-ota_status ota_prefix_system(ota_backward_job *job, const ota_head *block, const ota_block_parts *v,
-                             double scale) {
+ota_status ota_prefix_system(ota_backward_job *job, const ota_head *block, double scale) {
     const ota_resolved *r = &job->plan->resolved;
     ota_backward_space *s = job->space;
+    const ota_block_parts *v = s->block;
     ota_adjoint system = {.rows = block->rows,
                           .columns = block->columns,
                           .stride = block->scores.stride,
@@ -182,62 +163,52 @@ ota_status ota_prefix_system(ota_backward_job *job, const ota_head *block, const
     return status;
 }
 
-ota_status ota_prefix_walk(ota_backward_job *job, ota_block_visit *visit) {
+/* Masses of the rows that may use some key, the range of the scores; what is forbidden has no gradient. */
+static void load_rows(const ota_backward_job *job, ota_head *head) {
+    const ota_backward_space *s = job->space;
+    double low = INFINITY, high = -INFINITY;
+    ota_watch watch = ota_watch_of(head->settings);
+    for (int64_t i = 0; i < head->rows && !ota_watch_ends(&watch, head->columns); i++) {
+        bool any = false;
+        for (int64_t j = 0; j < head->scores.stride; j++) {
+            const double score = s->matrix[i * head->scores.stride + j];
+            if (score > -INFINITY) {
+                any = true;
+                low = fmin(low, score);
+                high = fmax(high, score);
+            } else {
+                s->gradient[i * head->scores.stride + j] = 0.0;
+            }
+        }
+        s->block->mu[i] = any ? ota_row_mass(job->resolved, job->batch, job->head, i) : 0.0;
+    }
+    ota_head_put_range(head, low, high);
+}
+
+ota_status ota_backward_blocks(ota_backward_job *job, ota_block_visit *visit) {
     const ota_plan *plan = job->plan;
     const ota_resolved *r = &plan->resolved;
     ota_backward_space *s = job->space;
-    const int64_t n = r->queries, m = r->keys, stride = plan->strategy.stride;
-    const ota_block_parts v = *s->block;
-    ota_head head = {.rows = n,
-                     .columns = m,
-                     .scores.data = s->matrix,
-                     .scores.stride = stride,
-                     .tau = job->parameters.tau,
-                     .row.regulariser = job->parameters.regulariser,
-                     .row.order = job->parameters.order,
-                     .row.sink = -INFINITY,
-                     .mu = v.mu,
-                     .nu = v.nu,
-                     .row.mass_tolerance = ota_mass_tolerance(r),
-                     .row.strength = INFINITY,
-                     .row.caps = job->parameters.caps,
-                     .column.rule = OTA_COLUMNS_EXACT,
-                     .settings = &r->settings,
-                     .backend = plan->backend,
-                     .host.algebra = plan->strategy.algebra,
-                     .host.kernels = plan->strategy.kernels,
-                     .host.pool = plan->pool,
-                     .host.workspace =
-                         plan->backend->gradient->memory(plan->device, job->place).workspace,
-                     .index = job->batch * r->heads + job->head,
-                     .f = v.f,
-                     .g = s->g};
-    for (int64_t i = 0; i < n * stride; i++) {
-        if (!(((const double *)head.scores.data)[i] > -INFINITY)) s->gradient[i] = 0.0;
-    }
+    const ota_place_memory memory = plan->backend->gradient->memory(plan->device, job->place);
+    ota_head head = ota_head_of(r, job->batch * r->heads + job->head);
+    head.backend = plan->backend;
+    head.host.algebra = plan->strategy.algebra;
+    head.host.kernels = plan->strategy.kernels;
+    head.host.pool = plan->pool;
+    head.host.workspace = memory.workspace;
+    head.rows = r->queries;
+    head.columns = r->keys;
+    head.scores.data = s->matrix;
+    head.scores.stride = plan->strategy.stride;
+    head.scores.far = memory.far;
+    head.mu = s->block->mu;
+    head.f = s->f;
+    head.g = s->g;
+    load_rows(job, &head);
     memset(s->held, 0, (size_t)s->lane);
-    for (int64_t i = 0; i < n; i++) {
-        ota_status status = ota_interrupted(&r->settings);
-        if (status != OTA_OK) return status;
-        ota_head block = head;
-        block.rows = i + 1;
-        block.columns = m - n + i + 1;
-        block.warm = i > 0;
-        memset(plan_of(job) + i * stride, 0, (size_t)stride * sizeof(double));
-        block_masses(job, &block, v.mu, v.nu, &block.mass);
-        for (int64_t j = 0; j < block.columns; j++) {
-            if (!(s->g[j] > -INFINITY)) s->g[j] = 0.0;
-        }
-        if (v.mu[i] > 0.0) status = ota_solver_coupled.solve(&block);
-        if (status == OTA_NOT_CONVERGED && block.found.rounds < r->settings.stop.max_rounds) {
-            /* Forward found the plan of such a block without its potentials (far_plan.c). */
-            job->residual = fmax(job->residual, block.found.column_error);
-            status = OTA_TOL_UNREACHABLE;
-        }
-        if (status >= OTA_OK) status = visit(job, &block, &v);
-        if (status < OTA_OK) return status;
-    }
-    return OTA_OK;
+    return ota_prefix_walk(&head, visit, job);
 }
 
-ota_status ota_backward_prefix(ota_backward_job *job) { return ota_prefix_walk(job, add_block); }
+ota_status ota_backward_prefix(ota_backward_job *job) {
+    return ota_backward_blocks(job, add_block);
+}

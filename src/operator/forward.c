@@ -81,11 +81,8 @@ static void load_start(const ota_far_call *call, ota_head *head) {
     const attempt *a = call->context;
     const ota_resolved *r = &a->plan->resolved;
     const ota_array *start = &a->run->arrays->start_potential;
-    for (int64_t j = 0; j < head->columns; j++) {
-        head->g[j] =
-            head->warm ? ota_array_get(start, head->index / r->heads, head->index % r->heads, 0, j)
-                       : 0.0;
-    }
+    for (int64_t j = 0; j < head->columns; j++)
+        head->g[j] = ota_array_get(start, head->index / r->heads, head->index % r->heads, 0, j);
 }
 
 static bool reload(const ota_far_call *call, ota_head *head) {

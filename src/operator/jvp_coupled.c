@@ -459,9 +459,9 @@ ota_status ota_tangents_rounds(ota_tangent_job *job) {
 /* ---- prefix ----------------------------------------------------------------------------------- */
 
 /* Row k of a block: w into the slopes, its sums, its share of the right side; P and U stay in the worker. */
-static void block_row(ota_tangent_job *job, const ota_head *block, const ota_block_parts *v,
-                      int64_t k, double *scale) {
+static void block_row(ota_tangent_job *job, const ota_head *block, int64_t k, double *scale) {
     ota_backward_space *space = job->base.space;
+    const ota_block_parts *v = space->block;
     ota_tangent_worker *w = job->space->workers;
     const int64_t m = block->columns;
     const double *s = (const double *)block->scores.data + k * block->scores.stride;
@@ -470,8 +470,9 @@ static void block_row(ota_tangent_job *job, const ota_head *block, const ota_blo
     ota_row_found found;
     parameters.line = k;
     memcpy(u, space->gradient + k * block->scores.stride, (size_t)m * sizeof *u);
-    job->base.plan->strategy.algebra->row_solve(&parameters, s, block->g, m, v->mu[k], p, &found);
-    v->f[k] = found.potential;
+    job->base.plan->strategy.algebra->row_solve(&parameters, s, block->g, m, block->mu[k], p,
+                                                &found);
+    block->f[k] = found.potential;
     ota_complete_tangents(&job->base.parameters, &job->numbers, s, found.potential, p, m, u);
     double den = 0.0, right = 0.0;
     for (int64_t j = 0; j < m; j++) {
@@ -484,7 +485,7 @@ static void block_row(ota_tangent_job *job, const ota_head *block, const ota_blo
     for (int64_t j = 0; j < m; j++) {
         if (slopes[j] > 0.0) right += slopes[j] * u[j];
     }
-    right -= block->tau * ota_tangents_of_row(job, k, v->mu[k], 0.0, false);
+    right -= block->tau * ota_tangents_of_row(job, k, block->mu[k], 0.0, false);
     v->den[k] = den;
     v->right_of_rows[k] = right;
     const double mean = den > 0.0 ? right / den : 0.0;
@@ -496,31 +497,31 @@ static void block_row(ota_tangent_job *job, const ota_head *block, const ota_blo
 }
 
 /* The block's last row: what it holds is dP of that query. */
-static ota_status follow_block(ota_backward_job *base, const ota_head *block,
-                               const ota_block_parts *v) {
-    ota_tangent_job *job = (ota_tangent_job *)(void *)base;
+static ota_status follow_block(void *context, const ota_head *block) {
+    ota_backward_job *base = context;
+    ota_tangent_job *job = context;
     ota_backward_space *space = base->space;
+    const ota_block_parts *v = space->block;
     ota_tangent_worker *w = job->space->workers;
     const int64_t last = block->rows - 1, m = block->columns, keys = base->plan->resolved.keys;
-    const double *s = (const double *)block->scores.data + last * block->scores.stride;
+    const double *s = space->matrix + last * block->scores.stride;
     double total = 0.0, usable = 0.0, scale = 0.0;
     memset(v->right, 0, (size_t)m * sizeof(double));
     memset(v->extra, 0, (size_t)m * sizeof(double));
     memset(w->change, 0, (size_t)keys * sizeof(double));
     memset(w->weights, 0, (size_t)keys * sizeof(double));
-    memcpy(w->scores, s, (size_t)keys * sizeof(double));
-    if (v->mu[last] > 0.0) {
+    for (int64_t j = 0; j < keys; j++) w->scores[j] = j < m ? s[j] : -INFINITY;
+    if (block->mu[last] > 0.0) {
         ota_watch watch = ota_watch_of(&base->plan->resolved.settings);
         for (int64_t k = 0; k <= last && !ota_watch_ends(&watch, m); k++) {
-            block_row(job, block, v, k, &scale);
-            total += ota_tangents_of_row(job, k, v->mu[k], 0.0, false);
+            block_row(job, block, k, &scale);
+            total += ota_tangents_of_row(job, k, block->mu[k], 0.0, false);
         }
-        for (int64_t j = 0; j < m; j++) usable += v->nu[j] > 0.0 ? 1.0 : 0.0;
+        for (int64_t j = 0; j < m; j++) usable += block->nu[j] > 0.0 ? 1.0 : 0.0;
         for (int64_t j = 0; j < m; j++) {
-            if (v->nu[j] > 0.0) v->right[j] -= block->tau * total / usable;
+            if (block->nu[j] > 0.0) v->right[j] -= block->tau * total / usable;
         }
-        const ota_status status =
-            ota_prefix_system(base, block, v, scale + fabs(block->tau * total));
+        const ota_status status = ota_prefix_system(base, block, scale + fabs(block->tau * total));
         if (status != OTA_OK) return status;
     }
     for (int64_t j = 0; j < m; j++) {
@@ -537,5 +538,5 @@ static ota_status follow_block(ota_backward_job *base, const ota_head *block,
 
 ota_status ota_tangents_prefix(ota_tangent_job *job) {
     const ota_status status = widen(job);
-    return status == OTA_OK ? ota_prefix_walk(&job->base, follow_block) : status;
+    return status == OTA_OK ? ota_backward_blocks(&job->base, follow_block) : status;
 }

@@ -171,7 +171,7 @@ double ota_edge_floor(const ota_coupled *state);
 typedef struct ota_far_call ota_far_call;
 struct ota_far_call {
     ota_status (*solve)(ota_head *head);
-    void (*start)(const ota_far_call *call, ota_head *head); /* g to start from, of S */
+    void (*start)(const ota_far_call *call, ota_head *head); /* g of S, where one is given */
     /* the scores as they were given; false: the communicator failed */
     bool (*reload)(const ota_far_call *call, ota_head *head);
     const void *context;
@@ -179,6 +179,8 @@ struct ota_far_call {
 
 /* Does the range of the scores allow the tolerance? */
 bool ota_far_scores_are_near(const ota_head *head);
+/* May ota_far_scores_solve write other scores over the head's? */
+bool ota_far_scores_may_move(const ota_head *head);
 /* Solves a head with a tolerance where the range of its scores allows that, or else on scores S' that are near each other
  * (head->scores.far says what f and g are then less than those of S). */
 ota_status ota_far_scores_solve(ota_head *head, const ota_far_call *call);
@@ -198,6 +200,14 @@ size_t ota_far_scores_bytes(const ota_head_shape *shape, ota_column_rule columns
 const char *ota_far_plan_cannot(const ota_head *head);
 /* The potentials of a plan without entropy over f and g: OTA_OK, or why there are none. */
 ota_status ota_far_plan_find(ota_head *head);
+
+/* ---- prefix_plans.c ---------------------------------------------------------------------------- */
+
+/* What follows the solve of a leading block, which is not solved where its last row is without mass. Its potentials belong to
+ * block->scores. */
+typedef ota_status ota_block_visit(void *context, const ota_head *block);
+/* Solves every leading block of a head of prefix columns, in the workspace of ota_solver_prefix. */
+ota_status ota_prefix_walk(ota_head *head, ota_block_visit *visit, void *context);
 
 /* ---- methods -------------------------------------------------------------------------------- */
 

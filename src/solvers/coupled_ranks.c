@@ -17,14 +17,17 @@ static const double near_sum = 1.0e-6;
 bool ota_coupled_share_scores(ota_head *head, bool *finite) {
     const ota_settings *s = head->settings;
     double flags[] = {*finite ? 0.0 : 1.0, head->found.unusable < 0 ? 1.0 : 0.0};
+    double ends[] = {head->scores.range, head->scores.highest};
     double *used = head->g; /* until a start is loaded */
     if (s->ranks == NULL) return true;
     for (int64_t j = 0; j < head->columns; j++) used[j] = head->kernel.used[j];
     if (!ota_ranks_sum(s, &head->mass, 1, flags, 2, "the mass of the rows") ||
-        !ota_ranks_most(s, &head->scores.range, 1, "the range of the scores") ||
+        !ota_ranks_most(s, ends, 2, "the range of the scores") ||
         !ota_ranks_most(s, used, head->columns, "the keys in use"))
         return false;
     *finite = !(flags[0] > 0.0);
+    head->scores.range = ends[0];
+    head->scores.highest = ends[1];
     head->found.unusable = flags[1] > 0.0 ? -1 : 0;
     head->kernel.masked = true;
     for (int64_t j = 0; j < head->columns; j++) head->kernel.used[j] = used[j] > 0.0;

@@ -14,6 +14,8 @@
  * digits of S at once. The plan of S' is the plan of S as long as no pair that was shut would get weight at the potentials of
  * S', which is looked at when they are known.
  *
+ * A size that all scores have in common, beside which the potentials of rows hold no weights, is taken off every row, too.
+ *
  * Exact columns of entropy need total support, and a mask of numbers leaves a plan where its boolean mask has none: with depth D
  * an unusable pair has weights of e^-D and its like, so that it is shut, too. Blocks of usable pairs are ordered (feasible.h):
  *
@@ -48,6 +50,8 @@ static const double near_share = 1.0 / 16.0;
 /* Of the depth: how far above their sink rows are lifted that leave it nothing, and how far above others pairs may lie that are at
  * their caps. */
 static const double lift_share = 0.5, above_share = 0.75;
+/* Nothing is shut. */
+static const double no_depth = 0x1p1000;
 /* How far above 0 pairs are for certain at their caps, in temperatures. */
 static const double at_caps = 25.0;
 /* Least depth in temperatures: e^-100 is nothing beside any tolerance. */
@@ -97,6 +101,26 @@ static bool is_deep(const ota_head *head, double depth) {
 /* What potentials of a plan without entropy need not reach. */
 static double alignment_depth(const ota_head *head) {
     return fmin(depth_share * widest(head), far_enough * head->tau);
+}
+
+/* The smallest residual that the arithmetic of stored scores can be asked for at scores of that range or size (numerics.md). */
+static double floor_at(const ota_head *head, double scores) {
+    const double u = head->scores.narrow ? 0x1p-24 : 0x1p-53;
+    return 8.0 * u + u * scores / (4.0 * head->tau);
+}
+
+/* Are all scores of a size that leaves potentials too few digits, which the rows' own may take off? Above order 2 weights next to 0
+ * need the more of them (ota_edge_floor). */
+static bool is_high(const ota_head *head) {
+    const double depth = depth_share * widest(head), size = fabs(head->scores.highest);
+    if (head->scores.far.scores == NULL || head->settings->stop.fixed ||
+        head->row.sink > -INFINITY || head->row.strength < INFINITY || !isfinite(size) ||
+        !(head->scores.range <= depth || is_deep(head, depth)))
+        return false;
+    const double floor = floor_at(head, size), order = head->row.order;
+    if (head->settings->stop.tolerance < 2.0 * floor) return true;
+    return head->row.regulariser->tsallis && order > 2.0 && size > head->scores.range &&
+           head->settings->stop.tolerance < pow(floor, 1.0 / (order - 1.0));
 }
 
 /* r into row_shift, c into column_shift, and the highest r; false: the communicator failed. */
@@ -194,7 +218,7 @@ static bool shift(ota_head *head) {
     if (head->settings->ranks != NULL &&
         !ota_ranks_most(head->settings, ends, 2, "the range of the scores"))
         return false;
-    head->scores.range = ends[1] > -ends[0] ? ends[1] + ends[0] : 0.0;
+    ota_head_put_range(head, -ends[0], ends[1]);
     for (int64_t j = 0; j < head->columns && lowered; j++)
         far->column_shift[j] += far->column_shift[j] < 0.0 ? left : 0.0;
     for (int64_t i = 0; i < head->rows; i++)
@@ -203,23 +227,27 @@ static bool shift(ota_head *head) {
     return head->scores.range <= widest(head);
 }
 
-/* Where the range of the scores puts the floor of rounding above the tolerance: shuts pairs far below the others, and takes
- * rows and keys that lie far below nearer. True: the range of what is left is within the tolerance. */
+/* Where the range of the scores, or their size, puts the floor of rounding above the tolerance: shuts pairs far below the others, and
+ * takes rows and keys that lie far below nearer, and all rows nearer to 0. True: the range of what is left is within the tolerance. */
 static bool shut(ota_head *head) {
     const ota_column_rule_row *rule = ota_head_rule(head);
     const bool relaxed = head->row.strength < INFINITY;
     const bool rows_free = !(head->row.sink > -INFINITY);
-    const double depth = depth_share * widest(head), left = relaxed ? left_share * depth : 0.0;
+    const bool deep = is_deep(head, depth_share * widest(head));
+    const double depth = deep ? depth_share * widest(head) : no_depth;
+    const double left = relaxed ? left_share * depth : 0.0;
     const bool must_fill = ota_rule_is(rule, OTA_RULE_BALANCED) || head->column.floor > 0.0;
+    const bool high = is_high(head);
     double highest;
-    if (head->scores.far.scores == NULL || !is_deep(head, depth)) return false;
+    if (head->scores.far.scores == NULL || !(deep || high)) return false;
     if (!find_tops(head, &highest)) return false;
+    const double level = high && highest > -INFINITY ? highest : 0.0;
     head->scores.far.depth = depth;
     for (int64_t i = 0; i < head->rows; i++) {
         const double r = head->scores.far.row_shift[i];
         const bool low = rows_free && r > -INFINITY && r < highest - depth;
-        head->scores.far.row_shift[i] = low ? r - highest : 0.0;
-        head->scores.far.row_top[i] = low ? highest - left : r;
+        head->scores.far.row_shift[i] = (low ? r - highest : 0.0) + level;
+        head->scores.far.row_top[i] = (low ? highest - left : r) - level;
     }
     for (int64_t j = 0; j < head->columns; j++) {
         const double c = head->scores.far.column_shift[j];
@@ -380,7 +408,11 @@ static bool shut_pairs_hold(const ota_head *head) {
 
 /* ---- the solve ---------------------------------------------------------------------------------- */
 
-static void shift_start(ota_head *head) {
+/* g' to start from: that of the caller's g, or 0, in which no distance between scores is left. */
+static void start(ota_head *head, const ota_far_call *call) {
+    if (head->warm) call->start(call, head);
+    for (int64_t j = 0; j < head->columns && !head->warm; j++) head->g[j] = 0.0;
+    if (!head->warm) return;
     for (int64_t j = 0; j < head->columns; j++) {
         head->g[j] -= head->scores.far.sink;
         if (head->scores.far.shut) head->g[j] += head->scores.far.column_shift[j];
@@ -391,8 +423,7 @@ static ota_status solve_shifted(ota_head *head, const ota_far_call *call) {
     const double *nu = head->nu;
     const ota_column_rule rule = head->column.rule;
     const double floor = head->column.floor;
-    call->start(call, head);
-    shift_start(head);
+    start(head, call);
     ota_status status = call->solve(head);
     if (status >= OTA_OK && head->scores.far.shut && !shut_pairs_hold(head)) {
         (void)ota_snprintf(head->found.sentence, sizeof head->found.sentence,
@@ -406,15 +437,16 @@ static ota_status solve_shifted(ota_head *head, const ota_far_call *call) {
     return status;
 }
 
-/* The smallest residual that the arithmetic of stored scores can be asked for (numerics.md). */
-static double residual_floor(const ota_head *head) {
-    const double u = head->scores.narrow ? 0x1p-24 : 0x1p-53;
-    return 8.0 * u + u * head->scores.range / (4.0 * head->tau);
-}
-
 bool ota_far_scores_are_near(const ota_head *head) {
     return !ota_is_smooth(head->row.regulariser) || head->settings->stop.fixed ||
-           head->settings->stop.tolerance >= 2.0 * residual_floor(head);
+           (!is_high(head) &&
+            head->settings->stop.tolerance >= 2.0 * floor_at(head, head->scores.range));
+}
+
+bool ota_far_scores_may_move(const ota_head *head) {
+    return !ota_far_scores_are_near(head) ||
+           (ota_is_smooth(head->row.regulariser) && !head->settings->stop.fixed &&
+            head->scores.range > alignment_depth(head));
 }
 
 /* The scores as they were given, or false: the communicator failed. */
@@ -430,7 +462,9 @@ static bool may_go_on(ota_status first) {
 }
 
 ota_status ota_far_scores_solve(ota_head *head, const ota_far_call *call) {
-    const double tolerance = head->settings->stop.tolerance, least = 2.0 * residual_floor(head);
+    const double tolerance = head->settings->stop.tolerance,
+                 size = is_high(head) ? fabs(head->scores.highest) : 0.0,
+                 least = 2.0 * floor_at(head, fmax(head->scores.range, size));
     const double sink = head->row.sink;
     char why[sizeof head->found.sentence / 2] = "";
     ota_status first = OTA_TOL_UNREACHABLE;
@@ -442,7 +476,7 @@ ota_status ota_far_scores_solve(ota_head *head, const ota_far_call *call) {
         first = solve_shifted(head, call);
         if (!whole || !may_go_on(first)) return first;
         /* Where pairs forbidden by -inf leave no plan of positive weights there is none. */
-        if (near && (first != OTA_NOT_CONVERGED ||
+        if (near && (first == OTA_INFEASIBLE ||
                      (!(head->scores.range > alignment_depth(head)) && !sink_is_far(head))))
             return first;
         (void)ota_snprintf(why, sizeof why, "%.*s", (int)sizeof why - 1, head->found.sentence);

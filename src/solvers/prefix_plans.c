@@ -100,93 +100,118 @@ static bool copy_block(const ota_far_call *call, ota_head *block) {
             high = fmax(high, to[at]);
         }
     }
-    block->scores.range = high > low ? high - low : 0.0;
+    ota_head_put_range(block, low, high);
     return true;
 }
 
 /* The block before left g, or nothing. */
 static void start_block(const ota_far_call *call, ota_head *block) { (void)call, (void)block; }
 
-static ota_status solve_prefix(ota_head *head) {
+/* Masses, potentials and scores of the block of row i; not yet solved. */
+static ota_head block_of(const ota_head *head, const prefix_memory *memory, int64_t i) {
+    ota_head block = *head;
+    block.rows = i + 1;
+    block.columns = head->columns - head->rows + i + 1;
+    block.column.rule = OTA_COLUMNS_EXACT;
+    block.mass = block_masses(head, memory, block.rows, block.columns);
+    block.mu = memory->mu;
+    block.nu = memory->nu;
+    block.f = memory->f;
+    block.found.plan = memory->plan;
+    block.host.workspace = memory->inner;
+    block.found.rounds = 0;
+    return block;
+}
+
+static ota_status solve_block(ota_head *head, const ota_far_call *call, ota_head *block) {
+    for (int64_t j = 0; j < block->columns; j++) {
+        if (!(head->g[j] > -INFINITY)) head->g[j] = 0.0;
+    }
+    if (block->scores.far.scores != NULL) copy_block(call, block);
+    const ota_status status = ota_far_scores_solve(block, call);
+    if (block->found.rounds > head->found.rounds) head->found.rounds = block->found.rounds;
+    if (!(block->found.column_error <= head->found.column_error))
+        head->found.column_error = block->found.column_error;
+    if (status < OTA_OK)
+        (void)ota_snprintf(head->found.sentence, sizeof head->found.sentence,
+                           "query %" PRId64 ": %.400s", block->rows - 1,
+                           block->found.sentence[0] != '\0' ? block->found.sentence
+                                                            : ota_status_text(status));
+    return status;
+}
+
+ota_status ota_prefix_walk(ota_head *head, ota_block_visit *visit, void *context) {
     ota_arena arena = {.base = head->host.workspace, .size = SIZE_MAX};
     prefix_memory memory;
     lay_out(&arena, &memory, NULL, head->row.regulariser, head->rows, head->scores.stride,
             head->settings->stop.fixed);
-    const ota_solver *inner = inner_solver(head->row.regulariser);
-    ota_row_parameters parameters = {.kernels = head->host.kernels,
-                                     .regulariser = head->row.regulariser,
-                                     .order = head->row.order,
-                                     .tau = head->tau,
-                                     .sink = head->row.sink,
-                                     .row_strength = INFINITY,
-                                     .caps = head->row.caps};
     ota_status worst = OTA_OK;
-    const bool far = !ota_far_scores_are_near(head);
-    const ota_far_call call = {
-        .solve = inner->solve, .start = start_block, .reload = copy_block, .context = head};
+    const bool near = ota_far_scores_are_near(head), moves = ota_far_scores_may_move(head);
+    const ota_far_call call = {.solve = inner_solver(head->row.regulariser)->solve,
+                               .start = start_block,
+                               .reload = copy_block,
+                               .context = head};
     for (int64_t i = 0; i < head->rows; i++) {
         const ota_status going = ota_interrupted(head->settings);
         if (going != OTA_OK) return going;
-        const int64_t columns = head->columns - head->rows + i + 1;
-        ota_head block = *head;
-        block.rows = i + 1;
-        block.columns = columns;
-        block.column.rule = OTA_COLUMNS_EXACT;
-        block.mass = block_masses(head, &memory, i + 1, columns);
-        block.mu = memory.mu;
-        block.nu = memory.nu;
-        block.f = memory.f;
-        block.found.plan = memory.plan;
-        block.host.workspace = memory.inner;
-        block.warm = i > 0 && !far;
-        block.found.rounds = 0;
-        double *row = head->found.plan + i * head->scores.stride;
-        memset(row, 0, (size_t)head->scores.stride * sizeof *row);
-        head->f[i] = -INFINITY;
+        ota_head block = block_of(head, &memory, i);
+        block.warm = i > 0 && near;
+        block.scores.far.scores = moves ? memory.far : NULL;
+        if (moves) block.scores.data = memory.far;
         if (!(memory.mu[i] > 0.0) && head->mu[i] > 0.0) {
             (void)ota_snprintf(head->found.sentence, sizeof head->found.sentence,
                                "query %" PRId64 " has mass and no key it may use in its prefix", i);
             return OTA_INFEASIBLE;
         }
-        if (!(memory.mu[i] > 0.0)) continue;
-        for (int64_t j = 0; j < columns; j++) {
-            if (!(head->g[j] > -INFINITY)) head->g[j] = 0.0;
-        }
-        if (far) {
-            block.scores.data = block.scores.far.scores = memory.far;
-            copy_block(&call, &block);
-        }
-        const ota_status status = ota_far_scores_solve(&block, &call);
-        if (block.found.rounds > head->found.rounds) head->found.rounds = block.found.rounds;
-        if (!(block.found.column_error <= head->found.column_error))
-            head->found.column_error = block.found.column_error;
+        ota_status status = OTA_OK;
+        if (memory.mu[i] > 0.0) status = solve_block(head, &call, &block);
         if (status < OTA_OK) {
-            (void)ota_snprintf(
-                head->found.sentence, sizeof head->found.sentence, "query %" PRId64 ": %.400s", i,
-                block.found.sentence[0] != '\0' ? block.found.sentence : ota_status_text(status));
             if (status != OTA_NOT_CONVERGED || !head->settings->stop.allow_partial) return status;
             worst = OTA_NOT_CONVERGED;
         }
-        head->f[i] = memory.f[i];
-        if (block.found.update == OTA_FINAL_MATCH) {
-            row[block.found.match[i]] = memory.mu[i];
-        } else if (block.found.update == OTA_FINAL_PLAN) {
-            memcpy(row, memory.plan + i * head->scores.stride, (size_t)columns * sizeof *row);
-        } else {
-            ota_row_found found;
-            parameters.line = i;
-            parameters.sink = block.row.sink;
-            head->host.algebra->row_solve(
-                &parameters, (const double *)block.scores.data + i * head->scores.stride, block.g,
-                columns, memory.mu[i], row, &found);
-            head->f[i] = found.potential;
-        }
-        if (!block.scores.far.shut) continue;
-        head->f[i] -= block.scores.far.row_shift[i];
-        for (int64_t j = 0; j < columns; j++) block.g[j] -= block.scores.far.column_shift[j];
+        status = visit(context, &block);
+        if (status < OTA_OK) return status;
+        for (int64_t j = 0; j < block.columns && block.scores.far.shut; j++)
+            block.g[j] -= block.scores.far.column_shift[j];
     }
-    head->found.update = OTA_FINAL_PLAN;
     return worst;
+}
+
+/* Its last row is the plan's. */
+static ota_status keep_row(void *context, const ota_head *block) {
+    ota_head *head = context;
+    const int64_t i = block->rows - 1, at = i * block->scores.stride;
+    double *row = head->found.plan + at;
+    memset(row, 0, (size_t)block->scores.stride * sizeof *row);
+    head->f[i] = -INFINITY;
+    if (!(block->mu[i] > 0.0)) return OTA_OK;
+    head->f[i] = block->f[i];
+    if (block->found.update == OTA_FINAL_MATCH) {
+        row[block->found.match[i]] = block->mu[i];
+    } else if (block->found.update == OTA_FINAL_PLAN) {
+        memcpy(row, block->found.plan + at, (size_t)block->columns * sizeof *row);
+    } else {
+        const ota_row_parameters parameters = {.kernels = block->host.kernels,
+                                               .regulariser = block->row.regulariser,
+                                               .order = block->row.order,
+                                               .tau = block->tau,
+                                               .sink = block->row.sink,
+                                               .row_strength = INFINITY,
+                                               .caps = block->row.caps,
+                                               .line = i};
+        ota_row_found found;
+        block->host.algebra->row_solve(&parameters, (const double *)block->scores.data + at,
+                                       block->g, block->columns, block->mu[i], row, &found);
+        head->f[i] = found.potential;
+    }
+    if (block->scores.far.shut) head->f[i] -= block->scores.far.row_shift[i];
+    return OTA_OK;
+}
+
+static ota_status solve_prefix(ota_head *head) {
+    const ota_status status = ota_prefix_walk(head, keep_row, head);
+    if (status >= OTA_OK || status == OTA_NOT_CONVERGED) head->found.update = OTA_FINAL_PLAN;
+    return status;
 }
 
 const ota_solver ota_solver_prefix = {

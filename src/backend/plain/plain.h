@@ -32,8 +32,8 @@ typedef struct plain_place {
     double *plan;      /* [rows][stride] where the solver leaves the plan itself */
     double *queries_p; /* [queries][keys] P of the transposed problem, as the caller sees it */
     double *f, *g, *mu, *nu, *lambdas;
-    double *row_shift, *row_top, *column_shift, *asked, *floors; /* [longer side] ota_far */
-    void *workspace;                                             /* the solver's */
+    ota_far far;     /* its vectors: [longer side] */
+    void *workspace; /* the solver's */
 } plain_place;
 
 struct ota_device {

@@ -43,13 +43,26 @@ static plain_place take_place(const ota_plain_device *device, ota_arena *arena) 
                                   .rows = device->rows,
                                   .columns = device->columns};
     plain_place at = {0};
-    double **vectors[] = {&at.row,       &at.open,    &at.weights,      &at.room,  &at.receiver,
-                          &at.f,         &at.g,       &at.mu,           &at.nu,    &at.lambdas,
-                          &at.row_shift, &at.row_top, &at.column_shift, &at.asked, &at.floors};
+    double **vectors[] = {&at.row,
+                          &at.open,
+                          &at.weights,
+                          &at.room,
+                          &at.receiver,
+                          &at.f,
+                          &at.g,
+                          &at.mu,
+                          &at.nu,
+                          &at.lambdas,
+                          &at.far.row_shift,
+                          &at.far.row_top,
+                          &at.far.column_shift,
+                          &at.far.asked,
+                          &at.far.floors};
     for (size_t k = 0; k < sizeof vectors / sizeof vectors[0]; k++)
         *vectors[k] = ota_arena_take(arena, (size_t)longest, sizeof(double));
     if (!device->stored) return at;
     at.scores = ota_arena_take_rows(arena, device->rows, device->stride, sizeof(double));
+    at.far.scores = at.scores;
     if (layout->kind == OTA_LAYOUT_COUPLED && (layout->solver.needs_plan || r->settings.prune))
         at.plan = ota_arena_take_rows(arena, device->rows, device->stride, sizeof(double));
     if (device->transposed)

@@ -39,7 +39,7 @@ static void lay_out(ota_plain_device *device, ota_arena *arena, int head_workers
 
 static ota_place_memory memory(const ota_plain_device *device, int64_t index) {
     const plain_place *place = &device->places[index];
-    return (ota_place_memory){place->scores, place->plan, place->workspace};
+    return (ota_place_memory){place->scores, place->plan, place->workspace, place->far};
 }
 
 static double finite_or_0(double x) { return isfinite(x) ? x : 0.0; }

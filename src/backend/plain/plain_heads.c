@@ -192,12 +192,7 @@ void ota_plain_begin_head(ota_run *run, int64_t index, int64_t place_index, bool
     head->f = place->f;
     head->g = place->g;
     head->found.plan = place->plan;
-    head->scores.far = (ota_far){.scores = place->scores,
-                                 .row_shift = place->row_shift,
-                                 .row_top = place->row_top,
-                                 .column_shift = place->column_shift,
-                                 .asked = place->asked,
-                                 .floors = place->floors};
+    head->scores.far = place->far;
     for (int64_t j = 0; j < device->columns && !keep_g; j++) head->g[j] = 0.0;
 }
 
@@ -244,7 +239,7 @@ bool ota_plain_load(ota_head *head) {
             finite &= s < INFINITY;
         }
     }
-    head->scores.range = high > low ? high - low : 0.0;
+    ota_head_put_range(head, low, high);
     head->mass = 0.0;
     for (int64_t j = 0; j < head->columns; j++) place->nu[j] = 0.0;
     for (int64_t i = 0; i < head->rows && !ota_watch_ends(&watch, head->columns); i++)

@@ -73,7 +73,7 @@ bool ota_ring_load(ota_head *head) {
     for (int64_t j = 0; j < head->columns; j++)
         head->kernel.used[j] = ring->columns.local[j] > 0.0 ? OTA_KEY_IDLE : OTA_KEY_SHUT;
     memset(ring->columns.local, 0, (size_t)head->columns * sizeof *ring->columns.local);
-    head->scores.range = high > low ? high - low : 0.0;
+    ota_head_put_range(head, low, high);
     return finite;
 }
 

@@ -625,10 +625,49 @@ assert np.array_equal(otattn.attention(x, x, x, method="softmax/exact"), right)
     subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
 
 
-def test_prefix_gradients_of_masses_forced_onto_masked_pairs() -> None:
-    """Forward finds such plans; backward, which has no potentials of theirs, says what to do."""
-    mask = torch.tensor([[1, 0, 0, 0], [1, 0, 1, 0], [1, 0, 1, 0], [1, 1, 0, 0]])
-    scores = (torch.arange(16.0, dtype=torch.float64).reshape(4, 4) / 8 - 1e9 * mask).requires_grad_()
-    plan = otattn.coupling(scores, method="entmax:1.5/prefix")
-    with pytest.raises(otattn.NotConverged, match="mask far scores with -inf"):
-        plan.sum().backward()
+@pytest.mark.parametrize(
+    "method", ["softmax/prefix", "entmax:1.5/prefix", "entmax:2.5/prefix", "entmax:1.5/prefix{entry_cap=0.9}"]
+)
+def test_prefix_gradients_of_masses_forced_onto_masked_pairs(method: str, rng: np.random.Generator) -> None:
+    """Mass that has no other place than numbers has the gradients of any numbers that are low enough."""
+    asked = torch.tensor(
+        [[1, 1, 0, 0, 0, 0], [1, 1, 0, 1, 0, 0], [0, 1, 0, 1, 0, 0], [0, 1, 1, 0, 0, 0]], dtype=torch.float64
+    )
+    allowed = 1 - asked
+    given = torch.from_numpy(rng.normal(size=(4, 6))) * allowed
+    change, weights = (torch.from_numpy(rng.normal(size=(4, 6))) for _ in range(2))
+
+    def plan_of(scores: torch.Tensor, heat: torch.Tensor, low: float) -> torch.Tensor:
+        return otattn.coupling(scores + low * asked, method=method, temperature=heat)
+
+    def derivatives(low: float) -> list[torch.Tensor]:
+        scores, heat = (
+            given.clone().requires_grad_(),
+            torch.tensor(1.0, dtype=torch.float64, requires_grad=True),
+        )
+        plan = plan_of(scores, heat, low)
+        slopes = torch.autograd.grad((plan * weights).sum(), (scores, heat))
+        moved = torch.func.jvp(
+            lambda x, t: plan_of(x, t, low), (given, heat.detach()), (change, torch.ones_like(heat))
+        )
+        return [plan.detach(), *slopes, *moved]
+
+    near = derivatives(-300.0)
+    for low in (-1e8, -1e9, -1e30):
+        for found, wanted in zip(derivatives(low), near, strict=True):
+            torch.testing.assert_close(found, wanted, rtol=0, atol=1e-6)
+
+
+def test_values_that_prefix_columns_hide_reach_no_tangent(rng: np.random.Generator) -> None:
+    """Key 3 lies beyond the prefixes of the rows before it, whatever its value."""
+    x, values = (
+        torch.from_numpy(rng.normal(size=(1, 1, 4, 3))),
+        torch.from_numpy(rng.normal(size=(1, 1, 4, 2))),
+    )
+    values[0, 0, 3, 0] = torch.nan
+
+    def run(q: torch.Tensor) -> torch.Tensor:
+        return otattn.attention(q, x, values, method="softmax/prefix", nonfinite="nan")
+
+    for found in torch.func.jvp(run, (x,), (torch.ones_like(x),)):
+        assert torch.equal(found.isnan()[0, 0].any(-1), torch.tensor([False, False, False, True]))

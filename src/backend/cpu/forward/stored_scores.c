@@ -74,7 +74,7 @@ static bool weigh(ota_head_place *place) {
     for (int64_t j = 0; j < m && workspace->used != NULL; j++)
         workspace->used[j] = workspace->nu[j] > 0.0 ? OTA_KEY_IDLE : OTA_KEY_SHUT;
     ota_allot_columns(place, total);
-    place->head->scores.range = high > low ? high - low : 0.0;
+    ota_head_put_range(place->head, low, high);
     return finite;
 }
 

@@ -122,7 +122,8 @@ static ota_place_memory memory(const ota_cpu_device *device, int64_t place) {
     const ota_head_workspace *workspace = &device->workspaces[place];
     return (ota_place_memory){.matrix = ota_device_is_wide(device) ? workspace->scores : NULL,
                               .plan = workspace->plan,
-                              .workspace = workspace->solver_memory};
+                              .workspace = workspace->solver_memory,
+                              .far = workspace->far};
 }
 
 static const char *describe(const ota_cpu_device *device) {
