@@ -2,21 +2,22 @@
  * minimum are found as bits, 64 columns at a time, without a branch a vector. */
 #include "words/vector_costs.h"
 
-/* Vectors of a short row: of at most 32 columns, fewer where it would take more registers than there are. Their prices and
+/* Vectors of a short row: of at most 32 columns, fewer where it would take more registers than there are. Rows of at most two
+ * are searched by two: `few` stands for a constant. Their prices and
  * distances stay in registers: what one step writes the next reads, and single numbers that go to memory cannot be read as
  * vectors before they have arrived. */
 enum { FEW = LANES < 4 ? 4 : 32 / LANES };
 
 static ALWAYS_INLINE void match_load_few(const ota_match *match, const double *from, double beyond,
-                                         vec to[FEW]) {
-    for (int k = 0; k < FEW; k++)
+                                         int few, vec to[FEW]) {
+    for (int k = 0; k < few; k++)
         to[k] = k * LANES < match->padded ? vec_load(from + k * LANES) : vec_set(beyond);
 }
 
-/* Which of x[FEW] have the value, as bits. */
-static ALWAYS_INLINE uint64_t match_equal_few(const vec x[FEW], vec value) {
+/* Which of the `few` x have the value, as bits. */
+static ALWAYS_INLINE uint64_t match_equal_few(const vec x[FEW], int few, vec value) {
     uint64_t bits = 0;
-    for (int k = 0; k < FEW; k++)
+    for (int k = 0; k < few; k++)
         bits |= (uint64_t)mask_bits(mask_equal(x[k], value)) << (k * LANES);
     return bits;
 }
@@ -287,10 +288,10 @@ static ALWAYS_INLINE int64_t match_bid_many(ota_match_form form, ota_match *matc
 
 /* Cheapest and second cheapest of x[FEW] in each lane, which are overwritten: by halves, so that no vector waits for all
  * before it. */
-static ALWAYS_INLINE void match_lowest(vec x[FEW], vec *first, vec *second) {
+static ALWAYS_INLINE void match_lowest(vec x[FEW], int few, vec *first, vec *second) {
     vec high[FEW];
-    for (int k = 0; k < FEW; k++) high[k] = vec_set(INFINITY);
-    for (int half = FEW / 2; half > 0; half /= 2) {
+    for (int k = 0; k < few; k++) high[k] = vec_set(INFINITY);
+    for (int half = few / 2; half > 0; half /= 2) {
         for (int k = 0; k < half; k++) {
             high[k] = vec_min(vec_max(x[k], x[k + half]), vec_min(high[k], high[k + half]));
             x[k] = vec_min(x[k], x[k + half]);
@@ -302,17 +303,17 @@ static ALWAYS_INLINE void match_lowest(vec x[FEW], vec *first, vec *second) {
 
 /* match_two of a row at prices in registers, which fall as the bid will let them. */
 static ALWAYS_INLINE match_cheapest match_two_few(const ota_match *match, const double *cost,
-                                                  vec price[FEW]) {
+                                                  int few, vec price[FEW]) {
     vec reduced[FEW], scratch[FEW], first, second;
-    match_load_few(match, cost, INFINITY, reduced);
-    for (int k = 0; k < FEW; k++) scratch[k] = reduced[k] = vec_sub(reduced[k], price[k]);
-    match_lowest(scratch, &first, &second);
+    match_load_few(match, cost, INFINITY, few, reduced);
+    for (int k = 0; k < few; k++) scratch[k] = reduced[k] = vec_sub(reduced[k], price[k]);
+    match_lowest(scratch, few, &first, &second);
     const double lowest = vec_reduce_min(first);
     match_cheapest found = {.first = lowest, .second = INFINITY, .column = -1};
     if (!(lowest < INFINITY)) return found;
     const vec value = vec_set(lowest);
     found.second = vec_reduce_min(vec_select(mask_equal(first, value), second, first));
-    uint64_t bits = match_equal_few(reduced, value);
+    uint64_t bits = match_equal_few(reduced, few, value);
     found.column = __builtin_ctzll(bits);
     if ((bits & (bits - 1)) != 0) {
         found.second = lowest;
@@ -323,22 +324,22 @@ static ALWAYS_INLINE match_cheapest match_two_few(const ota_match *match, const 
         }
     }
     const vec fall = vec_set(found.second < INFINITY ? found.second - lowest : 0.0);
-    for (int k = 0; k < FEW; k++)
+    for (int k = 0; k < few; k++)
         price[k] = vec_select(mask_equal(reduced[k], value), vec_sub(price[k], fall), price[k]);
     return found;
 }
 
-static int64_t match_bid_few(ota_match *match, int64_t count, int64_t bids) {
+static ALWAYS_INLINE int64_t match_bid_few(ota_match *match, int64_t count, int64_t bids, int few) {
     int64_t left = 0;
     int32_t *waiting = match->waiting;
     vec price[FEW];
-    match_load_few(match, match->price, 0.0, price);
+    match_load_few(match, match->price, 0.0, few, price);
     for (int64_t k = 0; k < count;) {
         const int32_t i = waiting[k++];
         bool waits = bids-- <= 0;
         if (!waits) {
             const match_cheapest found =
-                match_two_few(match, match->own + i * match->padded, price);
+                match_two_few(match, match->own + i * match->padded, few, price);
             const int32_t loser = match_settle(match, i, &found, &waits);
             if (loser >= 0) waiting[--k] = loser;
         }
@@ -348,7 +349,8 @@ static int64_t match_bid_few(ota_match *match, int64_t count, int64_t bids) {
 }
 
 static int64_t match_bid(ota_match *match, int64_t count, int64_t bids) {
-    if (match->padded <= FEW * LANES) return match_bid_few(match, count, bids);
+    if (match->padded <= 2 * LANES) return match_bid_few(match, count, bids, 2);
+    if (match->padded <= FEW * LANES) return match_bid_few(match, count, bids, FEW);
     switch (match->costs.form) {
     case OTA_MATCH_F64: return match_bid_many(OTA_MATCH_F64, match, count, bids);
     case OTA_MATCH_F32: return match_bid_many(OTA_MATCH_F32, match, count, bids);
@@ -472,26 +474,26 @@ static ALWAYS_INLINE bool match_augment_many(ota_match_form form, ota_match *mat
 
 /* match_relax of distances and prices in registers. */
 static ALWAYS_INLINE double match_relax_few(const ota_match *match, int32_t row, double offset,
-                                            const vec price[FEW], vec distance[FEW]) {
+                                            int few, const vec price[FEW], vec distance[FEW]) {
     vec least[FEW];
-    match_load_few(match, match->own + row * match->padded, INFINITY, least);
+    match_load_few(match, match->own + row * match->padded, INFINITY, few, least);
     const vec own = vec_set(offset);
-    for (int k = 0; k < FEW; k++) {
+    for (int k = 0; k < few; k++) {
         distance[k] = vec_min(distance[k], vec_sub(vec_sub(least[k], price[k]), own));
         least[k] = distance[k];
     }
-    for (int half = FEW / 2; half > 0; half /= 2) {
+    for (int half = few / 2; half > 0; half /= 2) {
         for (int k = 0; k < half; k++) least[k] = vec_min(least[k], least[k + half]);
     }
     return vec_reduce_min(least[0]);
 }
 
 /* match_collect of distances and prices in registers; the prices in memory stay. */
-static ALWAYS_INLINE int32_t match_collect_few(ota_match *match, double nearest, vec price[FEW],
-                                               vec distance[FEW], int64_t *count) {
+static ALWAYS_INLINE int32_t match_collect_few(ota_match *match, double nearest, int few,
+                                               vec price[FEW], vec distance[FEW], int64_t *count) {
     const vec value = vec_set(nearest);
     int64_t now = *count;
-    for (uint64_t bits = match_equal_few(distance, value); bits != 0; bits &= bits - 1) {
+    for (uint64_t bits = match_equal_few(distance, few, value); bits != 0; bits &= bits - 1) {
         const int32_t j = __builtin_ctzll(bits);
         if (match->row_of[j] < 0) return j;
         match->reached[now] = j;
@@ -499,7 +501,7 @@ static ALWAYS_INLINE int32_t match_collect_few(ota_match *match, double nearest,
         match->final[now++] = nearest;
     }
     *count = now;
-    for (int k = 0; k < FEW; k++) {
+    for (int k = 0; k < few; k++) {
         const vmask here = mask_equal(distance[k], value);
         price[k] = vec_select(here, vec_set(-INFINITY), price[k]);
         distance[k] = vec_select(here, vec_set(INFINITY), distance[k]);
@@ -507,19 +509,19 @@ static ALWAYS_INLINE int32_t match_collect_few(ota_match *match, double nearest,
     return -1;
 }
 
-static bool match_augment_few(ota_match *match, int32_t start) {
+static ALWAYS_INLINE bool match_augment_few(ota_match *match, int32_t start, int few) {
     vec price[FEW], distance[FEW];
-    match_load_few(match, match->price, 0.0, price);
-    for (int k = 0; k < FEW; k++) distance[k] = vec_set(INFINITY);
-    double nearest = match_relax_few(match, start, 0.0, price, distance);
+    match_load_few(match, match->price, 0.0, few, price);
+    for (int k = 0; k < few; k++) distance[k] = vec_set(INFINITY);
+    double nearest = match_relax_few(match, start, 0.0, few, price, distance);
     int64_t count = 0, scanned = 0;
     int32_t end = -1;
     while (nearest < INFINITY &&
-           (end = match_collect_few(match, nearest, price, distance, &count)) < 0) {
+           (end = match_collect_few(match, nearest, few, price, distance, &count)) < 0) {
         double lowest = INFINITY;
         for (; scanned < count; scanned++) {
             const int32_t i = match_scan(OTA_MATCH_PLAIN, match, scanned);
-            lowest = match_relax_few(match, i, match->offset[scanned], price, distance);
+            lowest = match_relax_few(match, i, match->offset[scanned], few, price, distance);
         }
         nearest = lowest;
     }
@@ -527,7 +529,8 @@ static bool match_augment_few(ota_match *match, int32_t start) {
 }
 
 static bool match_augment(ota_match *match, int32_t start) {
-    if (match->padded <= FEW * LANES) return match_augment_few(match, start);
+    if (match->padded <= 2 * LANES) return match_augment_few(match, start, 2);
+    if (match->padded <= FEW * LANES) return match_augment_few(match, start, FEW);
     switch (match->costs.form) {
     case OTA_MATCH_F64: return match_augment_many(OTA_MATCH_F64, match, start);
     case OTA_MATCH_F32: return match_augment_many(OTA_MATCH_F32, match, start);
