@@ -115,6 +115,14 @@ static const ota_tensor *find_tensor(const ota_gguf *gguf, const char *name) {
     return NULL;
 }
 
+/* Longrope's lists: converters write them without a type of scaling. */
+static bool has_lists(const pair_reader *r) {
+    const ota_tensor_row *row;
+    for (int i = 0; (row = ota_architecture_row(r->architecture, i)) != NULL; i++)
+        if (row->group == OTA_GROUP_LONG && find_tensor(r->gguf, row->gguf) != NULL) return true;
+    return false;
+}
+
 /* What tensors say, and no key. */
 static void read_tensors(const pair_reader *r, ota_config *config) {
     const bool two = find_tensor(r->gguf, "blk.0.attn_norm_2.weight") != NULL;
@@ -130,13 +138,15 @@ static void read_tensors(const pair_reader *r, ota_config *config) {
 /* The number of words is that of the embedding's rows. */
 static ota_status count_words(const ota_gguf *gguf, ota_config *config, ota_error *error) {
     const ota_tensor *embedding = find_tensor(gguf, "token_embd.weight");
-    if (embedding != NULL && embedding->rank == 2 && embedding->shape[0] >= 1 &&
-        embedding->shape[0] <= 1 << 20) {
+    if (embedding == NULL)
+        return ota_refuse(error, OTA_EMISMATCH, "%s: holds no tensor \"token_embd.weight\"",
+                          ota_path_end(gguf->shard.path));
+    if (embedding->rank == 2 && embedding->shape[0] >= 1 && embedding->shape[0] <= 1 << 20) {
         config->sizes[OTA_SIZE_VOCABULARY] = embedding->shape[0];
         return OTA_OK;
     }
-    return ota_refuse_at(error, gguf->shard.path, 0,
-                         "token_embd.weight must be a matrix of 1 to 2^20 rows");
+    return ota_refuse_at(error, gguf->shard.path, embedding->place,
+                         "\"token_embd.weight\" must be a matrix of 1 to 2^20 rows");
 }
 
 /* The text of a value that is one: its bytes up to `size`, numbers; "" of an array. */
@@ -242,6 +252,14 @@ static ota_status refuse_attention_factor(const pair_reader *r, const ota_gguf_p
     return ota_advise(r->error, OTA_UNSUPPORTED, "1 is the value that is");
 }
 
+/* Programs of that format divide longrope's frequencies by the factor, too; no converter writes one. */
+static ota_status refuse_long_factor(const pair_reader *r, const ota_gguf_pair *pair,
+                                     const char *name) {
+    (void)ota_refuse_at(r->error, r->gguf->shard.path, pair->offset,
+                        "\"%s\" is not 1 beside longrope, and such models are not run", name);
+    return ota_advise(r->error, OTA_UNSUPPORTED, "1 is the value that is");
+}
+
 /* Those of latent attention put yarn's number into the factor of scores (finish_latent), where the file holds its logarithm's
  * multiplier; without that, programs of the format scale otherwise than the classes that the models come from. */
 static ota_status read_latent_yarn(const pair_reader *r, const ota_gguf_pair *type,
@@ -261,8 +279,8 @@ static ota_status read_latent_yarn(const pair_reader *r, const ota_gguf_pair *ty
                       "write it as the package gguf does, or open the model's folder");
 }
 
-/* A factor without a type is linear, and the key of older files is the same number. Files of llama3 scaling hold the
- * divisors of its frequencies as a tensor and no type. */
+/* Without a type, lists are longrope's and a factor is linear; the key of older files is the same number. Files of llama3
+ * scaling hold the divisors of its frequencies as a tensor and no type. */
 static ota_status read_scaling(const pair_reader *r, ota_rope_scaling *scaling) {
     char name[128], older_name[128], word[16] = "linear";
     const char *path = r->gguf->shard.path;
@@ -270,7 +288,10 @@ static ota_status read_scaling(const pair_reader *r, ota_rope_scaling *scaling) 
     const ota_gguf_pair *older = find_family(r, "rope.scale_linear", older_name);
     if (type != NULL && type->type != OTA_GGUF_STRING)
         return ota_refuse_at(r->error, path, type->offset, "\"%s\" must be a text", name);
-    if (type != NULL) show_value(r->gguf, type, word, sizeof word);
+    if (type != NULL)
+        show_value(r->gguf, type, word, sizeof word);
+    else if (has_lists(r))
+        memcpy(word, "longrope", sizeof "longrope");
     if (!ota_rope_named(word, &scaling->kind) || scaling->kind == OTA_ROPE_LLAMA3 ||
         scaling->kind == OTA_ROPE_DYNAMIC)
         return refuse_type(r, type, word);
@@ -287,6 +308,8 @@ static ota_status read_scaling(const pair_reader *r, ota_rope_scaling *scaling) 
     if (scaling->kind == OTA_ROPE_LINEAR && type == NULL && given == NULL)
         scaling->kind = OTA_ROPE_PLAIN;
     scaling->factor = factor != NULL ? factors[0] : factors[1];
+    if (scaling->kind == OTA_ROPE_LONG && scaling->factor != 0 && scaling->factor != 1)
+        return refuse_long_factor(r, given, given == factor ? name : older_name);
     /* Programs of that format multiply yarn's own number by the factor of the file; where layers have positions or scores of
      * their own, they multiply those, too. */
     if (scaling->kind == OTA_ROPE_YARN && (attention > 1 || attention < 1) &&
@@ -300,7 +323,8 @@ static ota_status read_scaling(const pair_reader *r, ota_rope_scaling *scaling) 
         scaling->attention = attention;
     const char *fault = status == OTA_OK ? ota_rope_fault(scaling) : NULL;
     if (fault == NULL) return status;
-    return ota_refuse_at(r->error, path, given != NULL ? given->offset : type->offset, "\"%s\": %s",
+    const ota_gguf_pair *place = given != NULL ? given : type;
+    return ota_refuse_at(r->error, path, place != NULL ? place->offset : 0, "\"%s\": %s",
                          given == older && given != NULL ? older_name : name, fault);
 }
 

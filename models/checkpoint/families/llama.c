@@ -133,9 +133,9 @@ static const ota_config_key phi3_keys[] = {
 
 static const ota_tensor_row phi3_rows[] = {
     PLAIN(OTA_EMBED, "embed_tokens", "token_embd", VOCABULARY, WIDTH, OTA_TIED_MAY_MISS),
-    {OTA_ROPE_SHORTER, NULL, "rope_factors_short.weight", OTA_SIZE_PAIRS, OTA_SIZE_NONE,
-     OTA_MAY_MISS, OTA_GROUP_LONG, NULL},
-    {OTA_ROPE_LONGER, NULL, "rope_factors_long.weight", OTA_SIZE_PAIRS, OTA_SIZE_NONE, OTA_MAY_MISS,
+    {OTA_ROPE_SHORTER, NULL, "rope_factors_short.weight", OTA_SIZE_PAIRS, OTA_SIZE_NONE, 0,
+     OTA_GROUP_LONG, NULL},
+    {OTA_ROPE_LONGER, NULL, "rope_factors_long.weight", OTA_SIZE_PAIRS, OTA_SIZE_NONE, 0,
      OTA_GROUP_LONG, NULL},
     PLAIN(OTA_MERGED, "layers.%lld.self_attn.qkv_proj", "blk.%lld.attn_qkv", MERGED, WIDTH, 0),
     PLAIN(OTA_OUTPUT, "layers.%lld.self_attn.o_proj", "blk.%lld.attn_output", WIDTH, MIXED, 0),

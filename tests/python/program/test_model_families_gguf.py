@@ -369,7 +369,12 @@ def test_longrope_from_gguf(tmp_path: Path) -> None:
     changes = {**sizes, "rope_parameters": rope, "original_max_position_embeddings": 16}
     model = make_model(tmp_path / "model", "phi3", 3, **changes)
 
-    def write_with(tensors: dict[str, np.ndarray]) -> None:
+    def write_with(
+        tensors: dict[str, np.ndarray],
+        kind: str | None = "longrope",
+        context: int = 16,
+        factors: tuple[float, ...] = (),
+    ) -> None:
         config, writer = model.config, gguf.GGUFWriter(tmp_path / "model.gguf", "phi3")
         writer.add_block_count(config.num_hidden_layers)
         writer.add_head_count(4)
@@ -380,9 +385,12 @@ def test_longrope_from_gguf(tmp_path: Path) -> None:
         writer.add_layer_norm_rms_eps(config.rms_norm_eps)
         writer.add_rope_freq_base(900.0)
         writer.add_rope_dimension_count(8)
-        writer.add_rope_scaling_type(gguf.RopeScalingType.LONGROPE)
-        writer.add_rope_scaling_attn_factors(1.25)
-        writer.add_rope_scaling_orig_ctx_len(16)
+        if kind is not None:
+            writer.add_string("phi3.rope.scaling.type", kind)
+        for key, factor in zip(("scaling.factor", "scale_linear"), factors, strict=False):
+            writer.add_float32(f"phi3.rope.{key}", factor)
+        writer.add_rope_scaling_attn_factors(1.25 if kind in (None, "longrope") else 1.0)
+        writer.add_rope_scaling_orig_ctx_len(context)
         for name, data in {**tensors_of("phi3", model, tmp_path / "model"), **tensors}.items():
             writer.add_tensor(name, data)
         writer.write_header_to_file()
@@ -394,13 +402,35 @@ def test_longrope_from_gguf(tmp_path: Path) -> None:
     words = ("--ids", "ids.npy", "--points", "logits", "-f", "-o", "run.safetensors")
     answer(tmp_path, "capture", "model", *words)
     wanted = load_file(tmp_path / "run.safetensors")["logits"]
-    write_with({f"rope_factors_{word}.weight": data.astype(np.float32) for word, data in lists.items()})
-    answer(tmp_path, "capture", "model.gguf", *words)
-    found = load_file(tmp_path / "run.safetensors")["logits"]
-    assert np.abs(found - wanted).max() <= BOUND * np.abs(wanted).max()
+    tensors = {f"rope_factors_{word}.weight": data.astype(np.float32) for word, data in lists.items()}
+    # Converters write the lists and no type.
+    for kind in ("longrope", None):
+        write_with(tensors, kind, factors=(1.0, 1.0))
+        answer(tmp_path, "capture", "model.gguf", *words)
+        found = load_file(tmp_path / "run.safetensors")["logits"]
+        assert np.abs(found - wanted).max() <= BOUND * np.abs(wanted).max(), kind
+
+    def refuses(sentence: str, code: int = 4) -> None:
+        done = run(tmp_path, "info", "model.gguf")
+        assert done.returncode == code and sentence.encode() in done.stderr, (sentence, done)
+
     write_with({})
-    done = run(tmp_path, "info", "model.gguf")
-    assert done.returncode == 4 and b'holds no tensor "rope_factors_short.weight"' in done.stderr
+    refuses('holds no tensor "rope_factors_short.weight"')
+    names = sorted(tensors)
+    for kind in ("longrope", None):
+        for name, other in (names, names[::-1]):
+            write_with({name: tensors[name]}, kind)
+            refuses(f'holds no tensor "{other}", and others that belong to it')
+    for kind in ("linear", "none"):
+        for given in ([names[0]], [names[1]], names):
+            write_with({name: tensors[name] for name in given}, kind, factors=(2.0,))
+            refuses(f'"{given[0]}" is a tensor that phi3 models')
+    for kind in ("longrope", None):
+        # It passed without a word; llama.cpp divides by it beside the lists.
+        write_with(tensors, kind, factors=(2.0, 2.0))
+        refuses('"phi3.rope.scaling.factor" is not 1 beside longrope', 2)
+    write_with(tensors, None, 1)
+    refuses('"original_max_position_embeddings" must lie in 2 to 1e9')
 
 
 def test_latent_attention_without_half_of_its_matrices(
