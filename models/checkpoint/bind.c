@@ -267,8 +267,7 @@ static bool has_place(const binder *b, const ota_tensor_row *row, int64_t layer)
            ((row->flags & OTA_OF_NARROW) == 0 ||
             b->model->config.sizes[OTA_SIZE_EMBED] != b->model->config.sizes[OTA_SIZE_WIDTH]) &&
            ((row->flags & OTA_UNPACKED) == 0 || !b->model->config.experts.packed) &&
-           (row->group != OTA_GROUP_LONG ||
-            b->model->config.rope.scaling.kind == OTA_ROPE_LONG) &&
+           (row->group != OTA_GROUP_LONG || b->model->config.rope.scaling.kind == OTA_ROPE_LONG) &&
            ((row->flags & OTA_NOT_FIRST) == 0 || layer > 0);
 }
 

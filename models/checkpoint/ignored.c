@@ -166,7 +166,7 @@ static const ota_ignored table[] = {
      "heads for other tasks"},
     {HUB, "gemma3", NULL, "vision_tower.* multi_modal_projector.*", "images, which are not read"},
     {HUB, "t5encoder", NULL, "decoder.* lm_head.weight", "the decoder, which is not run"},
-    {HUB, "t5encoder", NULL, "embed_tokens.weight", "shared.weight beside it holds"},
+    {HUB, "t5encoder", NULL, "shared.weight", "encoder.embed_tokens.weight beside it holds"},
     {HUB, "mpnet roberta xlm-roberta camembert", NULL, "lm_head.bias",
      "lm_head.decoder.bias beside it holds"},
     {HUB, "bert electra roberta xlm-roberta camembert distilbert mpnet modern-bert", NULL,

@@ -85,7 +85,9 @@ static ota_status encode_plain(ota_token_encoder *encoder, ota_text text) {
     /* Its pieces may begin and end within characters. */
     if (encoder->tokenizer->model == OTA_TOKEN_LONGEST && text.size > 0)
         return ota_token_word(encoder, text.data, text.size);
-    for (size_t at = 0; at < text.size && status == OTA_OK;) {
+    const bool marked = encoder->tokenizer->model == OTA_TOKEN_PLAMO && text.size >= 3 &&
+                        memcmp(text.data, "\xEF\xBB\xBF", 3) == 0;
+    for (size_t at = marked ? 3 : 0; at < text.size && status == OTA_OK;) {
         const size_t valid = ota_token_valid(text.data + at, text.size - at);
         status = ota_token_cut_words(encoder, (ota_text){text.data + at, valid});
         at += valid;

@@ -1,7 +1,7 @@
 /* PLaMo's tokenizer, `plamo2` of gguf files: of all ways to write a text as pieces, the one whose scores have the largest
  * sum, in whole ten-thousandths, found from the right; among equal ones that whose first piece is the longest. A character
  * may also be its bytes, <0x00> to <0xFF>, which all have pieces, for a score of -1000. Pieces that score -2000 and less are
- * never taken, and U+FEFF at the beginning is no part of a text. Control and unused pieces are found in no text. */
+ * never taken. U+FEFF at the beginning is no part of a text (encode_plain). Control and unused pieces are found in no text. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -72,8 +72,7 @@ static ota_status find_rests(ota_token_encoder *encoder, ota_text text, rest *be
 
 ota_status ota_plamo_word(ota_token_encoder *encoder, const char *word, size_t size) {
     const ota_tokenizer *tokenizer = encoder->tokenizer;
-    ota_text text = {word, size};
-    if (size >= 3 && memcmp(word, "\xEF\xBB\xBF", 3) == 0) text = (ota_text){word + 3, size - 3};
+    const ota_text text = {word, size};
     if (!ota_token_symbols(encoder, (text.size + 1) * sizeof(rest)))
         return ota_token_no_memory(encoder->error);
     rest *best = encoder->symbols;

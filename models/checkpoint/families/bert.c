@@ -205,7 +205,7 @@ static const ota_tensor_row modernbert_rows[] = {
     HUB_GROUP(OTA_HEAD_NORM, "head.norm.weight", WIDTH, NONE, 0, HEAD),
     HUB_BIAS(OTA_HEAD_NORM, "head.norm", WIDTH, GROUP_NORM_BIAS),
     HUB_GROUP(OTA_HEAD, "decoder.weight", VOCABULARY, WIDTH, OTA_TIED_MAY_MISS, HEAD),
-    HUB_GROUP(OTA_HEAD_BIAS, "decoder.bias", VOCABULARY, NONE, OTA_MAY_MISS, HEAD),
+    HUB_GROUP(OTA_HEAD_BIAS, "decoder.bias", VOCABULARY, NONE, 0, HEAD),
 };
 
 static const char *const modernbert_prefixes[] = {"model.", "", NULL};
@@ -264,8 +264,8 @@ static const ota_config_key t5_keys[] = {
 #define DENSE "block.%lld.layer.1.DenseReluDense."
 #define GGUF_BLOCK "enc.blk.%lld."
 static const ota_tensor_row t5_rows[] = {
-    {OTA_EMBED, "shared.weight", "token_embd.weight", OTA_SIZE_VOCABULARY, OTA_SIZE_WIDTH, 0,
-     OTA_ALONE, "embed_tokens.weight"},
+    {OTA_EMBED, "embed_tokens.weight", "token_embd.weight", OTA_SIZE_VOCABULARY, OTA_SIZE_WIDTH, 0,
+     OTA_ALONE, "shared.weight"},
     PLAIN(OTA_RELATIVE, "block.0.layer.0.SelfAttention.relative_attention_bias",
           "enc.blk.0.attn_rel_b", BUCKETS, HEADS, 0),
     PLAIN(OTA_NORM_1, "block.%lld.layer.0.layer_norm", GGUF_BLOCK "attn_norm", WIDTH, NONE, 0),

@@ -34,9 +34,8 @@ static const ota_tensor_row vit_rows[] = {
     HUB_LINEAR(OTA_UP, LAYER "intermediate.dense", INNER, WIDTH, ALONE),
     HUB_LINEAR(OTA_DOWN, LAYER "output.dense", WIDTH, INNER, ALONE),
     HUB_NORM(OTA_FINAL_NORM, "layernorm", 0),
-    HUB_PLAIN(OTA_HEAD, "classifier", VOCABULARY, WIDTH, OTA_MAY_MISS),
-    {OTA_HEAD_BIAS, "classifier.bias", NULL, OTA_SIZE_VOCABULARY, OTA_SIZE_NONE, OTA_MAY_MISS,
-     OTA_ALONE, NULL},
+    HUB_GROUP(OTA_HEAD, "classifier.weight", VOCABULARY, WIDTH, 0, HEAD),
+    HUB_GROUP(OTA_HEAD_BIAS, "classifier.bias", VOCABULARY, NONE, 0, HEAD),
 };
 
 static const char *const prefixes[] = {"vit.", "", NULL};

@@ -163,6 +163,10 @@ def test_plamo2(tmp_path: Path, ties: bool) -> None:
     (tmp_path / "text").write_bytes(b"\xff\x80a\xe4\xb8")
     ids = answer(tmp_path, "tokenize", "model.gguf", "text")["ids"]
     assert ids == [4 + 0xFF, 4 + 0x80, *plamo_ids(scored, "a"), 4 + 0xE4, 4 + 0xB8]
+    # U+FEFF is left out at the beginning alone, not behind them.
+    (tmp_path / "text").write_bytes("\ufeffa".encode() + b"\xff" + "\ufeffa".encode())
+    ids = answer(tmp_path, "tokenize", "model.gguf", "text")["ids"]
+    assert ids == [*plamo_ids(scored, "a"), 4 + 0xFF, *plamo_ids(scored, "x\ufeffa")[1:]]
     write(tmp_path / "model.gguf", {**plamo_pairs(scored), "tokenizer.ggml.add_bos_token": True})
     assert ids_of(tmp_path, "model.gguf", "") == [1]
 

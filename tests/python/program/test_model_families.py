@@ -219,3 +219,41 @@ def test_lens_of_a_norm_and_a_transform(tmp_path: Path) -> None:
         rows = found[found[:, 0] == layer - 1]
         assert np.array_equal(rows[:, 3], best.numpy()), layer
         assert np.allclose(rows[:, 2], most.numpy(), rtol=1e-4), layer
+
+
+def test_both_embeddings_of_t5(tmp_path: Path) -> None:
+    """Where they differ the encoder's own holds, as in transformers; either alone will do."""
+    model = make_model(tmp_path / "model", "t5", 1)
+    path = tmp_path / "model" / "model.safetensors"
+    tensors = load_file(path)
+    shared = tensors.pop("shared.weight")
+    own = shared + np.random.default_rng(1).normal(size=shared.shape).astype(np.float32)
+    ids = np.random.default_rng(2).integers(3, VOCABULARY, size=(1, 20))
+    for given in ({"shared.weight": shared, "encoder.embed_tokens.weight": own}, {"shared.weight": shared},
+                  {"encoder.embed_tokens.weight": own}):  # fmt: skip
+        save_file({**tensors, **given}, path, {"format": "pt"})
+        expect_same(tmp_path, type(model).from_pretrained(path.parent, attn_implementation="eager"), ids)
+
+
+@pytest.mark.parametrize(
+    ("name", "missing"),
+    [("modernbert", "decoder.bias"), ("vit", "classifier.bias"), ("vit", "classifier.weight")],
+)
+def test_heads_in_part(tmp_path: Path, name: str, missing: str) -> None:
+    """A bias of a head that is missing counted as zeros."""
+    if name == "vit":
+        sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 24}
+        config = transformers.ViTConfig(**sizes, image_size=8, patch_size=4, num_labels=3)
+        transformers.ViTForImageClassification(config).save_pretrained(tmp_path / "model")
+    else:
+        make_model(tmp_path / "model", name, 1)
+    path = tmp_path / "model" / "model.safetensors"
+    tensors = load_file(path)
+    answer(tmp_path, "info", "model")
+    save_file({key: x for key, x in tensors.items() if key != missing}, path)
+    done = run(tmp_path, "info", "model")
+    assert done.returncode == 4, done
+    assert f'holds no tensor "{missing}", and others that belong to it'.encode() in done.stderr
+    if name == "vit":
+        save_file({key: x for key, x in tensors.items() if not key.startswith("classifier.")}, path)
+        answer(tmp_path, "info", "model")
