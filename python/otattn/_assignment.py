@@ -6,7 +6,7 @@ import ctypes
 import functools
 import math
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeAlias, overload
 
@@ -388,7 +388,7 @@ def linear_sum_assignment(  # type: ignore[overload-cannot-match, unused-ignore]
 ) -> tuple[Tensor, Tensor, Tensor, AssignmentCertificate]: ...
 @overload
 def linear_sum_assignment(  # type: ignore[overload-cannot-match, unused-ignore]
-    cost_matrix: list[NDArray[Any]],
+    cost_matrix: Sequence[NDArray[Any]],
     maximize: bool = False,
     *,
     rows: None = None,
@@ -398,7 +398,7 @@ def linear_sum_assignment(  # type: ignore[overload-cannot-match, unused-ignore]
 ) -> list[tuple[NDArray[np.int64], NDArray[np.int64]]]: ...
 @overload
 def linear_sum_assignment(  # type: ignore[overload-cannot-match, unused-ignore]
-    cost_matrix: list[NDArray[Any]],
+    cost_matrix: Sequence[NDArray[Any]],
     maximize: bool = False,
     *,
     rows: None = None,
@@ -408,7 +408,7 @@ def linear_sum_assignment(  # type: ignore[overload-cannot-match, unused-ignore]
 ) -> list[tuple[NDArray[np.int64], NDArray[np.int64], AssignmentCertificate]]: ...
 @overload
 def linear_sum_assignment(  # type: ignore[overload-cannot-match, unused-ignore]
-    cost_matrix: list[Tensor],
+    cost_matrix: Sequence[Tensor],
     maximize: bool = False,
     *,
     rows: None = None,
@@ -418,7 +418,7 @@ def linear_sum_assignment(  # type: ignore[overload-cannot-match, unused-ignore]
 ) -> list[tuple[Tensor, Tensor]]: ...
 @overload
 def linear_sum_assignment(  # type: ignore[overload-cannot-match, unused-ignore]
-    cost_matrix: list[Tensor],
+    cost_matrix: Sequence[Tensor],
     maximize: bool = False,
     *,
     rows: None = None,

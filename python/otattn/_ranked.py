@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, overload
 
 import numpy as np
@@ -153,7 +154,7 @@ def k_best_assignments(  # type: ignore[overload-cannot-match, unused-ignore]
 ) -> RankedAssignments[Tensor, Tensor]: ...
 @overload
 def k_best_assignments(  # type: ignore[overload-cannot-match, unused-ignore]
-    cost_matrix: list[NDArray[Any]],
+    cost_matrix: Sequence[NDArray[Any]],
     k: int,
     maximize: bool = False,
     *,
@@ -162,7 +163,7 @@ def k_best_assignments(  # type: ignore[overload-cannot-match, unused-ignore]
 ) -> list[RankedAssignments]: ...
 @overload
 def k_best_assignments(  # type: ignore[overload-cannot-match, unused-ignore]
-    cost_matrix: list[Tensor],
+    cost_matrix: Sequence[Tensor],
     k: int,
     maximize: bool = False,
     *,
@@ -293,14 +294,14 @@ def bottleneck_assignment(  # type: ignore[overload-cannot-match, unused-ignore]
 ) -> BottleneckAssignment[Tensor, Tensor, Tensor]: ...
 @overload
 def bottleneck_assignment(  # type: ignore[overload-cannot-match, unused-ignore]
-    cost_matrix: list[NDArray[Any]],
+    cost_matrix: Sequence[NDArray[Any]],
     maximize: bool = False,
     *,
     cost_limit: float | None = None,
 ) -> list[BottleneckAssignment]: ...
 @overload
 def bottleneck_assignment(  # type: ignore[overload-cannot-match, unused-ignore]
-    cost_matrix: list[Tensor],
+    cost_matrix: Sequence[Tensor],
     maximize: bool = False,
     *,
     cost_limit: float | None = None,

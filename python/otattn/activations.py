@@ -23,7 +23,7 @@ from ._settings import flag, is_torch, number, shown, whole
 from ._shapes import dense
 
 if TYPE_CHECKING:
-    from torch import nn
+    from torch import Tensor, nn
 
     BudgetBisect: type[nn.Module]
     Entmax15: type[nn.Module]
@@ -441,7 +441,7 @@ def budget_bisect(X: ArrayT, budget: Any = 2, dim: int = -1, n_iter: int = 50) -
 # ---- losses --------------------------------------------------------------------------------------
 
 
-def _loss(X: Any, target: Any, p: Any, omega: Any) -> Any:
+def _loss(X: Any, target: Any, p: Any, omega: Any) -> Tensor:
     """Fenchel-Young loss: omega + <p, x> - x_target, whose gradient is p - e_target as p maximises it."""
     if not is_torch(target):
         raise TypeError(f"target is a {type(target).__name__}, wanted a tensor")
@@ -450,7 +450,8 @@ def _loss(X: Any, target: Any, p: Any, omega: Any) -> Any:
     if tuple(X.shape[:1]) != tuple(target.shape):
         raise ValueError(f"target has shape {tuple(target.shape)}, but X has {tuple(X.shape)}")
     chosen = X.gather(1, target.long().unsqueeze(1)).squeeze(1)
-    return omega + (p * X).sum(1) - chosen
+    loss: Tensor = omega + (p * X).sum(1) - chosen
+    return loss
 
 
 def _weights(function: Any, X: Any, *arguments: Any) -> Any:
@@ -461,6 +462,16 @@ def _weights(function: Any, X: Any, *arguments: Any) -> Any:
     return function(X.detach(), *arguments).detach()
 
 
+@overload
+def sparsemax_loss(
+    X: Any, target: Any, k: int | None = None, return_support_size: Literal[False] = False
+) -> Tensor: ...
+@overload
+def sparsemax_loss(
+    X: Any, target: Any, k: int | None = None, *, return_support_size: Literal[True]
+) -> tuple[Tensor, Tensor]: ...
+@overload
+def sparsemax_loss(X: Any, target: Any, k: int | None = None, return_support_size: bool = False) -> Any: ...
 def sparsemax_loss(X: Any, target: Any, k: int | None = None, return_support_size: bool = False) -> Any:
     """Loss of `sparsemax`, one per row.
 
@@ -489,11 +500,21 @@ def sparsemax_loss(X: Any, target: Any, k: int | None = None, return_support_siz
     return (loss, _support(p, -1)) if flag("return_support_size", return_support_size) else loss
 
 
-def sparsemax_bisect_loss(X: Any, target: Any, n_iter: int = 50) -> Any:
+def sparsemax_bisect_loss(X: Any, target: Any, n_iter: int = 50) -> Tensor:
     """`sparsemax_loss`; `n_iter` is accepted for entmax's signature."""
     return sparsemax_loss(X, target)
 
 
+@overload
+def entmax15_loss(
+    X: Any, target: Any, k: int | None = None, return_support_size: Literal[False] = False
+) -> Tensor: ...
+@overload
+def entmax15_loss(
+    X: Any, target: Any, k: int | None = None, *, return_support_size: Literal[True]
+) -> tuple[Tensor, Tensor]: ...
+@overload
+def entmax15_loss(X: Any, target: Any, k: int | None = None, return_support_size: bool = False) -> Any: ...
 def entmax15_loss(X: Any, target: Any, k: int | None = None, return_support_size: bool = False) -> Any:
     """`entmax_bisect_loss` with alpha = 1.5; parameters as in `sparsemax_loss`."""
     p = _weights(entmax15, X)
@@ -516,14 +537,14 @@ def _tsallis(p: Any, alpha: Any) -> Any:
     return -((wide * level).sum(1, True) / orders).to(p.dtype)
 
 
-def entmax_bisect_loss(X: Any, target: Any, alpha: Any = 1.5, n_iter: int = 50) -> Any:
+def entmax_bisect_loss(X: Any, target: Any, alpha: Any = 1.5, n_iter: int = 50) -> Tensor:
     """Loss of `entmax_bisect`, one per row; parameters as in `sparsemax_loss` and `entmax_bisect`."""
     alpha = alpha.detach() if is_torch(alpha) else alpha
     p = _weights(entmax_bisect, X, alpha)
     return _loss(X, target, p, _tsallis(p, alpha).squeeze(1))
 
 
-def normmax_bisect_loss(X: Any, target: Any, alpha: Any = 2, n_iter: int = 50) -> Any:
+def normmax_bisect_loss(X: Any, target: Any, alpha: Any = 2, n_iter: int = 50) -> Tensor:
     """Loss of `normmax_bisect`, one per row; parameters as in `sparsemax_loss`."""
     alpha = alpha if is_torch(alpha) else number("alpha", alpha)
     p = _weights(normmax_bisect, X, alpha)

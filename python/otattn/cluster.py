@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import numbers
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -13,6 +13,9 @@ from ._arrays import foreign
 from ._bounded import solve_bounded
 from ._kmeans import SEEDS, Fit, distances, refine, run
 from ._settings import flag, whole
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 __all__ = ["BalancedKMeans"]
 
@@ -51,13 +54,13 @@ class _Plain:
             setattr(self, name, value)
         return self
 
-    def fit_predict(self, X: Any, y: Any = None) -> Any:
+    def fit_predict(self, X: Any, y: Any = None) -> NDArray[np.int32]:
         del y
-        return self.fit(X).labels_  # type: ignore[attr-defined]
+        return self.fit(X).labels_  # type: ignore[attr-defined,no-any-return]
 
-    def fit_transform(self, X: Any, y: Any = None) -> Any:
+    def fit_transform(self, X: Any, y: Any = None) -> NDArray[Any]:
         del y
-        return self.fit(X).transform(X)  # type: ignore[attr-defined]
+        return self.fit(X).transform(X)  # type: ignore[attr-defined,no-any-return]
 
 
 def _bases() -> tuple[type, ...]:
@@ -67,7 +70,10 @@ def _bases() -> tuple[type, ...]:
     return base.ClassNamePrefixFeaturesOutMixin, base.TransformerMixin, base.ClusterMixin, base.BaseEstimator
 
 
-_Base: Any = type("_Base", _bases(), {})
+if TYPE_CHECKING:
+    _Base = _Plain
+else:
+    _Base = type("_Base", _bases(), {})
 
 
 def _numbers_of(estimator: Any, X: Any, fitting: bool) -> Any:
@@ -95,7 +101,7 @@ def _numbers_of(estimator: Any, X: Any, fitting: bool) -> Any:
 
 
 def _below_limit(found: Any) -> Any:
-    if not (found.max() < _LARGEST and found.min() > -_LARGEST):
+    if not (float(found.max()) < _LARGEST and float(found.min()) > -_LARGEST):
         raise ValueError(f"X holds a number of {_LARGEST} or more in size, wanted coordinates below that")
     return found
 
@@ -132,7 +138,7 @@ def _sizes(size_min: Any, size_max: Any, clusters: int, points: int) -> tuple[in
     return low, high
 
 
-class BalancedKMeans(_Base):  # type: ignore[misc]
+class BalancedKMeans(_Base):
     """k-means in which every cluster has between `size_min` and `size_max` points.
 
     Each step assigns all points at the least sum of squared distances that these sizes allow, exactly, and
@@ -174,8 +180,8 @@ class BalancedKMeans(_Base):  # type: ignore[misc]
     array([0, 0, 0, 1, 1, 1], dtype=int32)
     """
 
-    labels_: Any
-    cluster_centers_: Any
+    labels_: NDArray[np.int32]
+    cluster_centers_: NDArray[Any]
     inertia_: float
     n_iter_: int
 
@@ -263,7 +269,9 @@ class BalancedKMeans(_Base):  # type: ignore[misc]
             raise (_NotFittedError if exceptions is None else exceptions.NotFittedError)(sentence)
         return _numbers_of(self, X, False)
 
-    def predict(self, X: Any, size_min: int | str | None = None, size_max: int | str | None = None) -> Any:
+    def predict(
+        self, X: Any, size_min: int | str | None = None, size_max: int | str | None = None
+    ) -> NDArray[np.int32]:
         """The nearest centre of each row; with bounds, the cheapest clusters of so many rows.
 
         Bounds of "init" are those that the estimator was made with.
@@ -275,11 +283,13 @@ class BalancedKMeans(_Base):  # type: ignore[misc]
         )
         low, high = _sizes(least, most, len(self.cluster_centers_), len(X))
         found = solve_bounded(points=X, centres=self.cluster_centers_, lower=low, upper=high, proved=False)
-        return found.columns[:, 0].astype(np.int32)
+        labels: NDArray[np.int32] = found.columns[:, 0].astype(np.int32)
+        return labels
 
-    def transform(self, X: Any) -> Any:
+    def transform(self, X: Any) -> NDArray[Any]:
         """Distances to the centres, shape (n_samples, n_clusters)."""
-        return distances(self._fitted(X), self.cluster_centers_)
+        found: NDArray[Any] = distances(self._fitted(X), self.cluster_centers_)
+        return found
 
     def score(self, X: Any, y: Any = None) -> float:
         """Minus the sum of squared distances to the nearest centres."""
@@ -287,6 +297,6 @@ class BalancedKMeans(_Base):  # type: ignore[misc]
         return -solve_bounded(points=self._fitted(X), centres=self.cluster_centers_, proved=False).cost
 
     def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
+        tags = super().__sklearn_tags__()  # type: ignore[misc]
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags

@@ -257,7 +257,7 @@ def sinkhorn_normalize(
     gradients: str = "truncated",
     *,
     tolerance: float | None = None,
-) -> Any:
+) -> jax.Array:
     """`otattn.sinkhorn_normalize` as a JAX function: jit, grad, jacrev and vmap work on it.
 
     Parameters
@@ -290,7 +290,8 @@ def sinkhorn_normalize(
     recipe = recipe_of(order, rounds, eps, tolerance, gradients)
     wide = x if str(x.dtype) in ("float64", "float32") else x.astype(jnp.float32)
     found: Any = _jax_normalize.normalize(recipe, wide)
-    return found.astype(x.dtype)
+    narrow: jax.Array = found.astype(x.dtype)
+    return narrow
 
 
 def _array(name: str, x: Any) -> Any:

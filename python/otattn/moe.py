@@ -8,7 +8,7 @@ choice is from the best one within the bounds of the loads.
 from __future__ import annotations
 
 import functools
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, overload
 
 import numpy as np
 
@@ -24,6 +24,18 @@ from ._shapes import dense, repr_of
 from ._spec import Spec
 from ._threads import thread_limit
 from ._torch_device import by_torch
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+    from torch import Tensor
+    from typing_extensions import TypeVar
+
+    Array = TypeVar("Array", default=Any)
+else:
+    from typing import TypeVar
+
+    # The default is for checkers, as in _ranked.py.
+    Array = TypeVar("Array")
 
 __all__ = ["METHODS", "RouteCertificate", "Routing", "route"]
 
@@ -62,7 +74,7 @@ class RouteCertificate(NamedTuple):
         return self.bound - self.value
 
 
-class Routing(NamedTuple):
+class Routing(NamedTuple, Generic[Array]):
     """What `route` found; arrays of NumPy, or tensors where the logits are a tensor.
 
     Attributes
@@ -83,12 +95,12 @@ class Routing(NamedTuple):
         False for choices beyond the capacity that was given.
     """
 
-    experts: Any
-    weights: Any
-    potentials: Any
-    load: Any
+    experts: Array
+    weights: Array
+    potentials: Array
+    load: Array
     certificate: RouteCertificate
-    kept: Any
+    kept: Array
 
     def __repr__(self) -> str:
         return repr_of(self)
@@ -96,11 +108,8 @@ class Routing(NamedTuple):
     @property
     def dropped(self) -> int:
         """Choices that the capacity had no room for."""
-        return (
-            int(self.kept.size - self.kept.sum())
-            if isinstance(self.kept, np.ndarray)
-            else int((~self.kept).sum())
-        )
+        kept: Any = self.kept
+        return int(kept.size - kept.sum()) if isinstance(kept, np.ndarray) else int((~kept).sum())
 
 
 def _check_shape(shape: Any) -> None:
@@ -266,6 +275,51 @@ class Asked(NamedTuple):
     backend: Any = None
 
 
+@overload
+def route(
+    logits: NDArray[Any],
+    k: int,
+    capacity: Any = ...,
+    bounds: Any = ...,
+    method: str = ...,
+    potentials: Any = ...,
+    *,
+    temperature: float = ...,
+    tolerance: float = ...,
+    rounds: int | None = ...,
+    certificate: bool = ...,
+    backend: str | None = ...,
+) -> Routing[NDArray[Any]]: ...
+@overload
+def route(
+    logits: Tensor,
+    k: int,
+    capacity: Any = ...,
+    bounds: Any = ...,
+    method: str = ...,
+    potentials: Any = ...,
+    *,
+    temperature: float = ...,
+    tolerance: float = ...,
+    rounds: int | None = ...,
+    certificate: bool = ...,
+    backend: str | None = ...,
+) -> Routing[Tensor]: ...
+@overload
+def route(
+    logits: Any,
+    k: int,
+    capacity: Any = ...,
+    bounds: Any = ...,
+    method: str = ...,
+    potentials: Any = ...,
+    *,
+    temperature: float = ...,
+    tolerance: float = ...,
+    rounds: int | None = ...,
+    certificate: bool = ...,
+    backend: str | None = ...,
+) -> Routing: ...
 def route(
     logits: Any,
     k: int,

@@ -32,6 +32,15 @@ def test_every_check_of_scikit_learn_passes() -> None:
     assert [check["check_name"] for check in checks if check["status"] == "failed"] == []
 
 
+@pytest.mark.filterwarnings("error")
+def test_points_in_f32_warn_of_nothing() -> None:
+    """The limit of coordinates lies beyond f32, of which NumPy warned."""
+    X = blobs(40, 2, 1, np.float32)
+    found = BalancedKMeans(4, size_min=5, random_state=0).fit(X)
+    assert found.cluster_centers_.dtype == np.float32
+    assert found.predict(X, size_min="init").shape == found.labels_.shape
+
+
 @pytest.mark.parametrize("seed", range(4))
 def test_seeds_are_those_of_scikit_learn(seed: int) -> None:
     cluster = pytest.importorskip("sklearn.cluster")

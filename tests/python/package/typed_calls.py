@@ -18,6 +18,7 @@ def arrays_of_jax(x: jax.Array) -> None:
     assert_type(otattn.jax.attention(x, x, x, method="ceta"), jax.Array)
     assert_type(otattn.jax.attention(x, x, x, return_aux="lse"), tuple[jax.Array, otattn.AuxOutput])
     assert_type(otattn.jax.coupling(x), jax.Array)
+    assert_type(otattn.jax.sinkhorn_normalize(x), jax.Array)
     assert_type(otattn.jax.coupling(x, return_aux=True), tuple[jax.Array, otattn.AuxOutput])
 
 
@@ -69,6 +70,37 @@ def arrays(x: NDArray[np.float64], mask: NDArray[np.bool_]) -> None:
     plan = otattn.Plan(x, x, x, method=own)
     assert_type(plan.forward(x, x, x), NDArray[Any])
     assert_type(plan.forward(x, x, x, True), tuple[NDArray[Any], otattn.AuxOutput])
+
+
+def several_matrices(x: list[NDArray[np.float32]], t: list[torch.Tensor]) -> None:
+    assert_type(otattn.linear_sum_assignment(x), list[tuple[NDArray[np.int64], NDArray[np.int64]]])
+    assert_type(otattn.linear_sum_assignment(tuple(t)), list[tuple[torch.Tensor, torch.Tensor]])
+    assert_type(otattn.k_best_assignments(x, 2), list[otattn.RankedAssignments])
+    assert_type(otattn.bottleneck_assignment(x), list[otattn.BottleneckAssignment])
+
+
+def clusters_and_experts(x: NDArray[np.float32], t: torch.Tensor) -> None:
+    found = otattn.cluster.BalancedKMeans(3).fit(x)
+    assert_type(found, otattn.cluster.BalancedKMeans)
+    assert_type(found.labels_, NDArray[np.int32])
+    assert_type(found.predict(x, size_min="init"), NDArray[np.int32])
+    assert_type(found.fit_predict(x), NDArray[np.int32])
+    assert_type(found.transform(x), NDArray[Any])
+    assert_type(found.cluster_centers_, NDArray[Any])
+    assert_type(otattn.moe.route(x, 2), otattn.moe.Routing[NDArray[Any]])
+    assert_type(otattn.moe.route(x, 2).experts, NDArray[Any])
+    assert_type(otattn.moe.route(t, 2, method="soft").weights, torch.Tensor)
+    assert_type(otattn.moe.route([[1.0, 2.0]], 1).load, Any)
+    assert_type(otattn.moe.route(t, 2).certificate, otattn.moe.RouteCertificate)
+
+
+def losses(x: torch.Tensor, target: torch.Tensor) -> None:
+    maps = otattn.activations
+    assert_type(maps.sparsemax_loss(x, target), torch.Tensor)
+    assert_type(maps.entmax15_loss(x, target, return_support_size=True), tuple[torch.Tensor, torch.Tensor])
+    assert_type(maps.entmax_bisect_loss(x, target, 1.5), torch.Tensor)
+    assert_type(maps.sparsemax_bisect_loss(x, target), torch.Tensor)
+    assert_type(maps.normmax_bisect_loss(x, target), torch.Tensor)
 
 
 def transport_of_arrays(x: NDArray[np.float64], y: NDArray[np.float32]) -> None:
