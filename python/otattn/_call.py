@@ -262,7 +262,7 @@ def run_kept(
     """
     found = None
     try:
-        kept.handle.begin(moment_of(spec.deadline) if until is None else until, kept.job.progress)
+        kept.handle.begin(moment_of(spec.deadline) if until is None else until, kept.job)
         try:
             found = kept.run(memory, arrays, _native.layout(*arrays) is not None)
         finally:

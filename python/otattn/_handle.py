@@ -3,29 +3,20 @@
 from __future__ import annotations
 
 import ctypes
-import sys
-import time
 
 from . import _structs as c
 from ._errors import check, new_error
 from ._job import Job
 from ._library import library
-from ._progress import Watch
+from ._progress import now
 
 # More seconds from now than a deadline holds.
 FAR = 9e8
 
 
 def moment_of(seconds: float | None) -> int:
-    """The nanosecond on the library's clock so many seconds from now; 0: never.
-
-    time.monotonic is another clock on macOS, where it stands still while the machine sleeps, and on
-    Windows before Python 3.13.
-    """
-    if seconds is None:
-        return 0
-    now = time.perf_counter_ns() if sys.platform == "win32" else time.clock_gettime_ns(time.CLOCK_MONOTONIC)
-    return now + int(min(seconds, FAR) * 1e9)
+    """The nanosecond on the library's clock so many seconds from now; 0: never."""
+    return 0 if seconds is None else now() + int(min(seconds, FAR) * 1e9)
 
 
 class Handle:
@@ -55,14 +46,13 @@ class Handle:
         # The deadline of the last call, for the judge of what it found; 0: none.
         self.until = 0
 
-    def begin(self, until: int, progress: Watch | None) -> None:
-        """Before a call of the library that may take long: its `moment_of` end, and what it is watched by."""
+    def begin(self, until: int, job: Job) -> None:
+        """Before a call of the library that may take long, of the plan's job: its `moment_of` end."""
         self.until = until
         if until:
             library.ota_plan_set_deadline(self.pointer, self.until)
             self.timed = True
-        if progress is not None:
-            progress.begin()
+        job.begin(until)
 
     def end(self) -> None:
         """Behind such a call, which may have had a deadline."""

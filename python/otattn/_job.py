@@ -210,6 +210,13 @@ class Job:
         causal = spec.is_causal or (spec.window is not None and spec.window[1] == 0)
         watch(spec.method, self.problem.columns, causal, self.sizes[2], mask)
 
+    def begin(self, until: int) -> None:
+        """Before a call that ends at this moment (0: never)."""
+        if self.failure is not None:
+            self.failure.until = until
+        if self.progress is not None:
+            self.progress.begin()
+
     def reraise(self) -> None:
         """Raises what a function of the caller's raised inside of the library."""
         if self.failure is not None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ctypes
 import itertools
+import sys
+import time
 import weakref
 from collections.abc import Callable
 from typing import Any, NamedTuple, cast
@@ -11,6 +13,15 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 
 from . import _structs as c
+
+
+def now() -> int:
+    """The nanosecond on the library's clock.
+
+    time.monotonic is another clock on macOS, where it stands still while the machine sleeps, and on
+    Windows before Python 3.13.
+    """
+    return time.perf_counter_ns() if sys.platform == "win32" else time.clock_gettime_ns(time.CLOCK_MONOTONIC)
 
 
 class Progress(NamedTuple):

@@ -10,6 +10,8 @@ from collections.abc import Callable
 from typing import Any, cast
 
 from . import _structs as c
+from ._library import CANCEL
+from ._progress import now
 from ._settings import shown
 
 _FUNCTION = ctypes.CFUNCTYPE(ctypes.c_double, ctypes.c_void_p, ctypes.c_double)
@@ -23,16 +25,38 @@ _known: weakref.WeakValueDictionary[str, Regulariser] = weakref.WeakValueDiction
 _calls: weakref.WeakValueDictionary[int, Failure] = weakref.WeakValueDictionary()
 
 
+# Those that have ended: until the library has come back, every function gives NaN at once.
+_ended: set[int | None] = set()
+# Not 0 from Ctrl-C on, until the call that it ends has come back.
+_interrupted = ctypes.c_int.from_address(CANCEL)
+# Calls of a function between two looks at the clock, less 1.
+_LOOKS = 7
+
+
 class Failure:
-    """What a function raised inside of the library during one caller's calls."""
+    """What ended functions inside of the library during one caller's calls: an exception, or the deadline."""
 
     def __init__(self, problem: c.Problem) -> None:
         self.error: BaseException | None = None
-        problem.custom.user = number = next(_numbers) + 1
-        _calls[number] = self
+        self.until = 0
+        """When the call has to end, on the library's clock; 0: never."""
+        problem.custom.user = self._number = next(_numbers) + 1
+        _calls[self._number] = self
+
+    def look(self) -> None:
+        """Raises past the deadline."""
+        if self.until and now() > self.until:
+            raise TimeoutError("The deadline passed before the run was done.")
+
+    def end(self, error: BaseException) -> None:
+        # No exception can cross the library: it is raised when the call has come back.
+        _ended.add(self._number)
+        if self.error is None:
+            self.error = error
 
     def reraise(self) -> None:
         error, self.error = self.error, None
+        _ended.discard(self._number)
         if error is not None:
             raise error
 
@@ -98,18 +122,22 @@ class Regulariser:
             raise TypeError(f"{name} is a {type(function).__name__}, wanted a function of a float")
 
         plain = cast(Callable[[float], float], function)
+        count = itertools.count().__next__
 
         def call(user: int | None, x: float) -> float:
+            if user in _ended or _interrupted.value:
+                return math.nan
             try:
+                if not count() & _LOOKS and (watched := _calls.get(user or 0)) is not None:
+                    watched.look()
                 found = plain(x)
                 try:
                     return float(found)
                 except (TypeError, ValueError, OverflowError) as error:
                     raise TypeError(f"{name} gave {shown(found)}, wanted a number") from error
             except BaseException as error:
-                # No exception can cross the library: it is raised when the call has come back.
                 if (failure := _calls.get(user or 0)) is not None:
-                    failure.error = error
+                    failure.end(error)
                 return math.nan
 
         return _FUNCTION(call)

@@ -236,7 +236,7 @@ static void solve_custom(const ota_row_parameters *row, double top, int64_t coun
                          double *p, ota_row_found *found) {
     double sum = custom_sum(row, p, count, top, 0.0), near = 0.0, far = 0.0;
     const bool up = sum < mu;
-    for (double step = 1.0; step < 1.0e300 && (sum < mu) == up; step *= 2.0) {
+    for (double step = 1.0; step < 1.0e300 && (sum < mu) == up && !isnan(sum); step *= 2.0) {
         near = far;
         far = up ? step : -step;
         sum = custom_sum(row, p, count, top, far);

@@ -8,6 +8,7 @@ import gc
 import math
 import pickle
 import threading
+import time
 import weakref
 from typing import Any
 
@@ -132,23 +133,51 @@ def test_refusals(rng: np.random.Generator) -> None:
     assert np.isfinite(otattn.coupling(scores, method=late)).all()
 
 
+def test_functions_end_with_the_call(rng: np.random.Generator) -> None:
+    """Past a deadline and behind an exception they are called no more, whatever rows are at work."""
+    scores = rng.standard_normal((16, 20000))
+    late = [0]
+    end = time.monotonic() + 0.1 + 0.5  # the deadline, and what a call does before it has one
+
+    def weight(x: float) -> float:
+        late[0] += time.monotonic() > end
+        return max(0.0, x)
+
+    method = otattn.Regulariser(weight, lambda x: float(x > 0))
+    with pytest.raises(TimeoutError, match="deadline"):
+        otattn.coupling(scores, method=method, deadline=0.1)
+    assert late[0] <= 8
+    count = [0]
+
+    def broken(x: float) -> float:
+        count[0] += 1
+        if count[0] > 5000:
+            raise KeyError("no weight")
+        return max(0.0, x)
+
+    method = otattn.Regulariser(broken, lambda x: float(x > 0))
+    for backend in ("cpu", "plain"):
+        count[0] = 0
+        with pytest.raises(KeyError, match="no weight"):
+            otattn.coupling(scores, method=method, backend=backend)
+        # Threads that were in a function.
+        assert count[0] <= 5000 + 64
+    count[0] = -(10**9)
+    assert np.isfinite(otattn.coupling(scores[:1, :50], method=method)).all()
+
+
 def test_threads_get_their_own_exceptions(rng: np.random.Generator) -> None:
+    """Another thread's call fails as a whole while one is in flight that does not."""
     scores = rng.standard_normal((3, 4))
-    failed, done = threading.Event(), threading.Event()
+    caught: list[BaseException] = []
 
     def weight(x: float) -> float:
         if threading.current_thread() is other:
             raise KeyError("of the other thread")
+        if other.ident is None:
+            other.start()
+            other.join(20.0)
         return max(0.0, x)
-
-    def slope(x: float) -> float:
-        if threading.current_thread() is other:
-            # The library asks for weight and slope before it looks at either.
-            failed.set()
-            assert done.wait(20.0)
-        return float(x > 0)
-
-    caught: list[BaseException] = []
 
     def solve() -> None:
         try:
@@ -156,15 +185,9 @@ def test_threads_get_their_own_exceptions(rng: np.random.Generator) -> None:
         except KeyError as error:
             caught.append(error)
 
-    shared = otattn.Regulariser(weight, slope)
+    shared = otattn.Regulariser(weight, lambda x: float(x > 0))
     other = threading.Thread(target=solve)
-    other.start()
-    assert failed.wait(20.0)
-    try:
-        found = otattn.coupling(scores, method=shared)
-    finally:
-        done.set()
-        other.join()
+    found = otattn.coupling(scores, method=shared)
     assert np.abs(found - otattn.coupling(scores, method="sparsemax")).max() <= 8 * U64 and len(caught) == 1
 
 

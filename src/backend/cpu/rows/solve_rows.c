@@ -289,7 +289,8 @@ static void custom_row(const ota_row_parameters *parameters, const real *s, cons
     double rise, near = 0.0, far = 0.0;
     double sum = custom_sums(parameters, s, h, count, top, 0.0, &rise);
     const bool up = sum < mu;
-    for (double step = 1.0; step < 1.0e300 && (sum < mu) == up; step *= 2.0) {
+    /* NaN ends every search: so a function ends its row. */
+    for (double step = 1.0; step < 1.0e300 && (sum < mu) == up && !isnan(sum); step *= 2.0) {
         near = far;
         far = up ? step : -step;
         sum = custom_sums(parameters, s, h, count, top, far, &rise);
@@ -301,7 +302,7 @@ static void custom_row(const ota_row_parameters *parameters, const real *s, cons
     for (int iteration = 0; iteration < THRESHOLD_STEPS && !found->infeasible; iteration++) {
         sum = custom_sums(parameters, s, h, count, top, y, &rise);
         const double excess = sum - mu;
-        if (fabs(excess) <= 2.0e-16 * mu) break;
+        if (fabs(excess) <= 2.0e-16 * mu || isnan(excess)) break;
         if (excess > 0.0)
             high = y;
         else
