@@ -21,6 +21,7 @@ from ._ot_solve import sinkhorn_unbalanced, solve
 from ._sampler import PlanSampler, sinkhorn_knopp_teacher
 from ._settings import count, is_torch
 from ._shapes import dense
+from ._torch_device import pieces
 
 __all__ = [
     "OTResult",
@@ -125,11 +126,11 @@ def dist(x1: Any, x2: Any = None, metric: str = "sqeuclidean") -> Any:
             f"metric is {metric!r}, wanted {', '.join(map(repr, _METRICS))}; give other costs yourself"
         )
     x1, x2 = _alike("x1", x1, "x2", x1 if x2 is None else x2)
-    difference = x1[:, None, :] - x2[None, :, :]
-    if metric == "cityblock":
-        return abs(difference).sum(-1)
-    squares = (difference * difference).sum(-1)
-    return _root(squares) if metric == "euclidean" else squares
+    # Between blocks of rows Ctrl-C is heard.
+    blocks = [_distances(x1[rows], x2, metric) for rows in pieces(len(x1), x2.shape[0] * x2.shape[1])]
+    if len(blocks) < 2:
+        return blocks[0] if blocks else _distances(x1, x2, metric)
+    return _joined(blocks)
 
 
 @overload
@@ -207,6 +208,23 @@ def solve_sample(
             raise NotImplementedError(f"{name} is not offered: the whole cost matrix is solved as it is")
     X_a, X_b = _alike("X_a", X_a, "X_b", X_b)
     return solve(dist(X_a, X_b, metric), a, b, reg, **arguments)
+
+
+def _distances(x1: Any, x2: Any, metric: str) -> Any:
+    difference = x1[:, None, :] - x2[None, :, :]
+    if metric == "cityblock":
+        return abs(difference).sum(-1)
+    squares = (difference * difference).sum(-1)
+    return _root(squares) if metric == "euclidean" else squares
+
+
+def _joined(blocks: list[Any]) -> Any:
+    """Blocks of rows as one array."""
+    if not is_torch(blocks[0]):
+        return np.concatenate(blocks)
+    import torch
+
+    return torch.cat(blocks)
 
 
 def _alike(first: str, x1: Any, second: str, x2: Any) -> tuple[Any, Any]:

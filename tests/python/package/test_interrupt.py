@@ -51,6 +51,10 @@ _CALLS = {
         "from otattn._bounded import solve_bounded; M = rng.random((400000, 4)), rng.random((400, 4))",
         "solve_bounded(k=3, lower=3000, upper=3000, points=M[0], centres=M[1])",
     ),
+    "dist": (
+        "x = rng.normal(size=(8000, 300))",
+        "otattn.ot.dist(x)",
+    ),
     "emd": (
         "M = rng.random((3000, 3000)); a, b = rng.dirichlet(np.ones(3000), 2)",
         "otattn.ot.emd(a, b, M)",

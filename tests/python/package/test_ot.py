@@ -351,6 +351,23 @@ def test_forbidden_pairs_cost_nothing() -> None:
         assert (slope - torch.from_numpy(plan)).abs().max() <= 1e-8
 
 
+@pytest.mark.parametrize("metric", ["sqeuclidean", "euclidean", "cityblock"])
+def test_distances_in_blocks_of_rows(metric: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between which Ctrl-C is heard: the same bits, and gradients."""
+    x, y = (torch.from_numpy(z).requires_grad_() for z in np.random.default_rng(4).standard_normal((2, 9, 3)))
+    found = []
+    for block in (1 << 24, 60):
+        monkeypatch.setattr("otattn._torch_device.BLOCK", block)
+        costs = otattn.ot.dist(x, y, metric)
+        plain = torch.from_numpy(otattn.ot.dist(x.detach().numpy(), y.detach().numpy(), metric))
+        found.append([costs, plain, *torch.autograd.grad(costs.sin().sum(), (x, y))])
+    assert torch.equal(found[0][0], found[1][0]) and torch.equal(found[0][1], found[1][1])
+    for one, other in zip(found[0][2:], found[1][2:], strict=True):
+        # The same sums, in another order.
+        assert (one - other).abs().max() <= 16 * 2.0**-53 * one.abs().max()
+    assert otattn.ot.dist(np.zeros((0, 3)), np.zeros((2, 3)), metric).shape == (0, 2)
+
+
 def test_unif_and_dist() -> None:
     """POT's, on arrays and tensors, in the types of what they are made like."""
     rng = np.random.default_rng(8)
