@@ -504,6 +504,38 @@ def test_gradients_of_columns_that_are_solved(method: str) -> None:
     )
 
 
+@pytest.mark.parametrize("backend", [None, "plain"])
+@pytest.mark.parametrize(
+    ("method", "rounds"),
+    [
+        ("softmax/elastic:1,3", None),
+        ("softmax/exact", 3),
+        ("softmax/relaxed:1", 2),
+        ("softmax/capped:2", 3),
+    ],
+)
+def test_rounds_beside_scores_that_hide_potentials(
+    method: str, rounds: int | None, backend: str | None
+) -> None:
+    """Gradients of such rows were NaN in f32, without a word."""
+    numbers = [1.125, -3.875, -2.125, 2.125, -3.75, -2000, 1.375, 2.125, 2.375, -2.25, -2.25, -2.875]
+    keys, values = [1.25, 2.375, 1.875, 0.75, 2.5, 1.625, 0.125, 3], [1.5, -2, 0.25, 3]
+    found = []
+    for kind in (torch.float32, torch.float64):
+        q, k, v = (
+            torch.tensor(x, dtype=kind).reshape(1, 1, -1, width).requires_grad_()
+            for x, width in ((numbers, 4), (keys, 4), (values, 2))
+        )
+        out, aux = otattn.attention(q, k, v, method=method, temperature=0.1, scale=0.5, rounds=rounds,
+                                    backend=backend, return_aux="coupling")  # fmt: skip
+        upstream = torch.arange(6, dtype=kind).reshape(1, 1, 3, 2)
+        ((aux.coupling + out) * upstream).sum().backward()
+        found.append([x.grad.double() for x in (q, k, v)])
+    for narrow, wide in zip(*found, strict=True):
+        assert torch.isfinite(narrow).all()
+        assert (narrow - wide).abs().max() <= 1e-2 * wide.abs().max()
+
+
 @pytest.mark.parametrize("axis", ["rows", "columns"])
 @pytest.mark.parametrize(
     "method", ["softmax", "entmax:1.5", "sparsemax", "entmax:3", "softmax/exact", "entmax:1.5/capped:2"]

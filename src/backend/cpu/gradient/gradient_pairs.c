@@ -160,6 +160,15 @@ void list_upstream(const ota_backward_job *job, const ota_backward_worker *w, in
 
 /* ---- pairs ------------------------------------------------------------------------------------ */
 
+/* Error of S + g that a row's weights may have, in temperatures. */
+static const double LARGEST_ERROR = 1.0e-3;
+static const double REAL_EPSILON = sizeof(real) == sizeof(double) ? DBL_EPSILON : FLT_EPSILON;
+
+/* Are the scores of a row so large that the potentials of the keys vanish beside them? */
+static bool hides_potentials(const ota_backward_job *job, double top) {
+    return fabs(top) * REAL_EPSILON > LARGEST_ERROR * job->parameters.tau;
+}
+
 /* P of a row from its potentials, without what online capacities do. */
 void pair_weights(const ota_backward_job *job, int64_t query, int64_t count, const real *s,
                   real *p) {
@@ -208,7 +217,8 @@ void pair_weights(const ota_backward_job *job, int64_t query, int64_t count, con
         (void)KERNELS(job->device)->powers(&row, (real)1, p);
         return;
     }
-    if (fabs(top) > (double)REAL_MAX / 4.0 || tau > (double)REAL_MAX / 1.0e6 || tau < TAU_MIN) {
+    if (fabs(top) > (double)REAL_MAX / 4.0 || tau > (double)REAL_MAX / 1.0e6 || tau < TAU_MIN ||
+        (h != NULL && job->state.stored && hides_potentials(job, top))) {
         for (int64_t j = 0; j < count; j++) {
             const double lifted = (double)s[j] / 2.0 + (h == NULL ? 0.0 : (double)h[j] / 2.0);
             p[j] = (real)exp((lifted + f / 2.0) / (tau / 2.0));
@@ -332,18 +342,14 @@ bool uses_nonfinite(const ota_backward_job *job, const real *s, const real *p) {
     return false;
 }
 
-/* Error of S + g that a row's weights may have, in temperatures. */
-static const double LARGEST_ERROR = 1.0e-3;
-static const double REAL_EPSILON = sizeof(real) == sizeof(double) ? DBL_EPSILON : FLT_EPSILON;
-
-/* The top of a row whose largest S + g is keys_top. Scores so large that the potentials of the keys vanish beside them: f64 has
- * to do the row, or nothing can. */
+/* The top of a row whose largest S + g is keys_top. Where scores hide the potentials of the keys f64 has to do the row, or nothing
+ * can; rounds of a plan in f32 alone have the row's gradient, and its weights are formed in f64. */
 static void keep_top(const ota_backward_job *job, int64_t query, double keys_top) {
     ota_backward_space *space = job->space;
     const double sink = job->parameters.sink;
     space->top[query] = (double)(real)(isnan(keys_top) || keys_top > sink ? keys_top : sink);
-    if (job->state.biased && keys_top > -INFINITY &&
-        fabs(keys_top) * REAL_EPSILON > LARGEST_ERROR * job->parameters.tau)
+    if (job->state.biased && !job->state.stored && keys_top > -INFINITY &&
+        hides_potentials(job, keys_top))
         space->bad[query] = true;
 }
 
