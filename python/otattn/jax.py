@@ -263,7 +263,7 @@ def sinkhorn_normalize(
     Parameters
     ----------
     x : jax.Array, shape (..., n, n)
-        Scores, n from 2 to 16; f64, f32, or bf16 and f16, which are computed in f32.
+        Scores, n from 1 to 128; f64, f32, or bf16 and f16, which are computed in f32.
     rounds, eps, order, gradients, tolerance
         As in `otattn.sinkhorn_normalize`; static.
 
