@@ -1,9 +1,10 @@
 /* interrupt.c: Ctrl-C during a call of the library.
  *
  * Python notes a signal and acts on it when its own code runs on, which it does not while the library computes. So a call that
- * may be long, made by the main thread, has its own handler of SIGINT in front of Python's for as long as it lasts: it raises
- * the flag that every call of the package has as `cancel` and passes the signal on. The call then ends with OTA_CANCELLED
- * within a tenth of a second, and Python raises what its handler wants, KeyboardInterrupt by default. Where the handler wants
+ * may be long, made by the main thread, has its own handler of SIGINT in the place of Python's for as long as it lasts: it raises
+ * the flag that every call of the package has as `cancel`. The call then ends with OTA_CANCELLED within a tenth of a second, the
+ * signal is passed on, and Python raises what its handler wants, KeyboardInterrupt by default. Not before: functions of Python
+ * that the library calls (a regulariser's) would raise it where they begin, and nobody could catch it. Where the handler wants
  * nothing, and in other threads, whose calls see the same flag, the call is made again once the flag is down.
  *
  * The main thread alone touches the handler; what all threads share is changed by atomic words, since some interpreters have no
@@ -73,7 +74,10 @@ static void wait_for_others(void) {
 
 int native_leave(int cancelled) {
     const int by_flag = cancelled && __atomic_load_n(&asked, __ATOMIC_RELAXED) != 0;
-    if (PyThread_get_thread_ident() == main_thread && --in_main == 0) uninstall();
+    if (PyThread_get_thread_ident() == main_thread) {
+        if (--in_main == 0) uninstall();
+        ota_interrupts_pass();
+    }
     if (__atomic_sub_fetch(&in_flight, 1, __ATOMIC_ACQ_REL) == 0)
         __atomic_store_n(&asked, 0, __ATOMIC_RELAXED);
     if (!by_flag || PyErr_CheckSignals() < 0 || once) return 0;

@@ -5,10 +5,12 @@
 
 #include <stdbool.h>
 
-/* From now on Ctrl-C calls `on` first, which may set a variable and no more, and then what handled it before; nothing is changed
- * where nothing did. False then. */
+/* From now on Ctrl-C calls `on`, which may set a variable and no more; what handled it before is told by ota_interrupts_pass.
+ * Nothing is changed where nothing did. False then. */
 bool ota_interrupts_begin(void (*on)(void));
-/* What handled it before does so alone again. */
+/* Tells what handled it before of a Ctrl-C that it was not told of, if there was one. */
+void ota_interrupts_pass(void);
+/* What handled it before does so again. */
 void ota_interrupts_end(void);
 /* `in_child` is called in every child that forks from now on. */
 bool ota_forks_tell(void (*in_child)(void));

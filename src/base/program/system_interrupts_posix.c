@@ -9,16 +9,15 @@
 /* A handler is told nothing but the signal. */
 static struct sigaction before;
 static void (*told)(void);
+static int came;
 
 /* POSIX has an int there; some systems' names of its bits are unsigned. */
 static unsigned flags_before(void) { return (unsigned)before.sa_flags; }
 
-static void on_interrupt(int number, siginfo_t *about, void *context) {
+static void on_interrupt(int number) {
+    (void)number;
+    __atomic_store_n(&came, 1, __ATOMIC_RELAXED);
     told();
-    if ((flags_before() & (unsigned)SA_SIGINFO) != 0)
-        before.sa_sigaction(number, about, context);
-    else
-        before.sa_handler(number);
 }
 
 bool ota_interrupts_begin(void (*on)(void)) {
@@ -27,11 +26,19 @@ bool ota_interrupts_begin(void (*on)(void)) {
                          (before.sa_handler != SIG_DFL && before.sa_handler != SIG_IGN);
     if (!handled) return false;
     const unsigned kept = flags_before() & (unsigned)(SA_ONSTACK | SA_RESTART);
-    struct sigaction own = {.sa_sigaction = on_interrupt,
-                            .sa_flags = (int)(kept | (unsigned)SA_SIGINFO)};
+    struct sigaction own = {.sa_handler = on_interrupt, .sa_flags = (int)kept};
     told = on;
+    __atomic_store_n(&came, 0, __ATOMIC_RELAXED);
     (void)sigemptyset(&own.sa_mask);
     return sigaction(SIGINT, &own, NULL) == 0;
+}
+
+void ota_interrupts_pass(void) {
+    struct sigaction now;
+    if (__atomic_exchange_n(&came, 0, __ATOMIC_RELAXED) == 0) return;
+    if (sigaction(SIGINT, &before, &now) != 0) return;
+    (void)raise(SIGINT);
+    (void)sigaction(SIGINT, &now, NULL);
 }
 
 void ota_interrupts_end(void) { (void)sigaction(SIGINT, &before, NULL); }

@@ -11,19 +11,29 @@ typedef void handler(int number);
 
 static handler *before;
 static void (*told)(void);
+static LONG came;
 
-/* What was there before makes itself the handler again, as Python's does. */
 static void on_interrupt(int number) {
+    (void)signal(number, on_interrupt);
+    (void)InterlockedExchange(&came, 1);
     told();
-    before(number);
 }
 
 bool ota_interrupts_begin(void (*on)(void)) {
     told = on;
+    (void)InterlockedExchange(&came, 0);
     before = signal(SIGINT, on_interrupt);
     if (before != SIG_DFL && before != SIG_IGN && before != SIG_ERR) return true;
     if (before != SIG_ERR) (void)signal(SIGINT, before);
     return false;
+}
+
+/* What was there before makes itself the handler again, as Python's does. */
+void ota_interrupts_pass(void) {
+    if (InterlockedExchange(&came, 0) == 0) return;
+    handler *const now = signal(SIGINT, before);
+    before(SIGINT);
+    (void)signal(SIGINT, now);
 }
 
 void ota_interrupts_end(void) { (void)signal(SIGINT, before); }

@@ -153,3 +153,34 @@ for one in others: one.join()
 print(len(seen) > 0, all((x == want).all() for x in found), signal.getsignal(signal.SIGINT) is not None)
 """
     assert _run(code) == "True True True\n"
+
+
+def test_functions_of_python_lose_no_interrupt() -> None:
+    """A signal that comes while a regulariser's function begins is raised by the call, each of twenty."""
+    code = """
+import os, signal, threading, time
+import numpy as np
+import otattn
+signal.signal(signal.SIGINT, signal.default_int_handler)
+method = otattn.Regulariser(lambda x: max(x, 0.0), lambda x: float(x > 0.0))
+scores = np.random.default_rng(0).normal(size=(400, 400))
+raised = 0
+for turn in range(20):
+    came = threading.Event()
+    def kick():
+        time.sleep(0.02 + 0.003 * turn)
+        os.kill(os.getpid(), signal.SIGINT)
+        came.set()
+    threading.Thread(target=kick).start()
+    try:
+        while not came.is_set():
+            otattn.coupling(scores, method=method)
+    except KeyboardInterrupt:
+        raised += 1
+    came.wait()
+print("raised", raised)
+"""
+    found = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=300, check=True
+    )
+    assert (found.stdout, found.stderr) == ("raised 20\n", "")
