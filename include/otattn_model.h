@@ -1,7 +1,7 @@
 /* otattn_model.h: transformer checkpoints (models/checkpoint/families/) run with any attention method.
  *
  *     ota_model *model;  ota_session *session;  ota_error error;
- *     ota_model_open(&model, "folder or file.gguf or hub name", NULL, &error);
+ *     ota_model_open(&model, "folder or file.gguf", NULL, &error);
  *     ota_session_options options = {.size = sizeof options, .batch = 1, .tokens = 128};
  *     ota_session_create(&session, model, &options, &error);
  *     ota_model_run run = {.size = sizeof run, .ids = ids, .batch = 1, .count = 128};
@@ -32,8 +32,8 @@ typedef struct ota_session ota_session; /* opaque: plans, buffers and cache of o
 /* ---- opening -------------------------------------------------------------------------------- */
 
 /* The library that linear layers use; NULL where none is found, or where the process has a limit of its memory
- * (RLIMIT_DATA, RLIMIT_AS), as OpenBLAS never returns where it gets none: plain loops then. A session opens it and sets
- * it to one thread, for the whole process. */
+ * (RLIMIT_DATA, RLIMIT_AS), as OpenBLAS never returns where it gets none: plain loops then. A session opens it, as
+ * this call does, and sets it to one thread, for the whole process. */
 OTA_API const char *ota_model_blas(void);
 
 /* Zero means the default in brackets. */
@@ -68,7 +68,7 @@ typedef struct ota_model_facts {
     int64_t parameters; /* those the forward pass uses, shared ones once */
     int causal;
     double norm_epsilon;
-    double rope_base; /* 0: learned positions */
+    double rope_base; /* 0: nothing is rotated */
     /* Channels, height and width of what a model that sees images takes; 0: it reads text. */
     int64_t image[3];
 } ota_model_facts;
@@ -95,12 +95,16 @@ typedef struct ota_model_attention {
     float *output_bias; /* [width]; 0 where the model has none */
     float *norm_weight; /* [width] */
     float *norm_bias;   /* [width]; 0 where the model has none */
-    int head_norms;     /* every head's queries and keys pass RMSNorms, before rotations */
-    int output_norm;    /* and so does what attention adds, before it is added */
-    int64_t window;     /* keys that a query sees, itself included; 0: all that the mask leaves */
+    int head_norms; /* queries and keys pass RMSNorms before rotations, head by head or all heads as one */
+    int output_norm; /* and so does what attention adds, before it is added */
+    int64_t window;  /* keys that a query sees, itself included; 0: all that the mask leaves */
     float *query_norm_weight, *key_norm_weight; /* [head_width]; 1 where the model has none */
     float *output_norm_weight;                  /* [width]; 1 where the model has none */
 } ota_model_attention;
+
+/* Fills it in of block `layer`. OTA_EINVAL (attention->size, layer), OTA_ENOMEM; OTA_UNSUPPORTED where the model has no such
+ * matrix: of latent attention query, key and value, where values are not as wide as keys output as well, and norm weights of
+ * heads where one norm takes all heads. */
 OTA_API ota_status ota_model_attention_of(const ota_model *model, int64_t layer,
                                           ota_model_attention *attention, ota_error *error);
 
@@ -150,8 +154,8 @@ typedef struct ota_session_options {
 
 /* Buffers, threads and methods of runs of at most `batch` sequences of `tokens`; the model must outlive the session.
  * *session is NULL on failure: OTA_EINVAL (a field out of its range, a method that cannot be parsed, options NULL),
- * OTA_UNSUPPORTED (a cache of a model that looks both ways), OTA_NONFINITE (a weight is NaN or infinite), OTA_ENOMEM. A
- * session serves one call at a time. */
+ * OTA_UNSUPPORTED (a cache of a model that looks both ways), OTA_NONFINITE (a weight is NaN or infinite), OTA_EOVERFLOW (no
+ * memory could be so large), OTA_ENOMEM, OTA_CANCELLED, OTA_TIMEOUT. A session serves one call at a time. */
 OTA_API ota_status ota_session_create(ota_session **session, const ota_model *model,
                                       const ota_session_options *options, ota_error *error);
 /* Frees a session; NULL is fine. */
@@ -268,7 +272,8 @@ static inline int ota_model_run_exits(const ota_model_run *run) {
  * outputs are of no use. A run that failed leaves a cache with the positions before `first`, so that it may be made again. */
 OTA_API ota_status ota_session_run(ota_session *session, const ota_model_run *run,
                                    ota_error *error);
-/* Logits [rows, vocabulary] of states [rows, width]; `normalise`: apply the last norm first. */
+/* Logits [rows, vocabulary] of states [rows, width]; `normalise`: apply the last norm first. OTA_UNSUPPORTED where the
+ * checkpoint has no head. */
 OTA_API ota_status ota_session_logits(ota_session *session, const float *states, int64_t rows,
                                       int normalise, float *logits, ota_error *error);
 
@@ -278,8 +283,9 @@ OTA_API ota_status ota_session_logits(ota_session *session, const float *states,
  * narrower than states), or the table of embeddings where a checkpoint has no head. x is a state as it is (the raw probe),
  * or what the head makes of it before that product (the probe with the final norm). */
 
-/* What the probe reads: inputs [rows, width] = the final norm, and BERT's transform, of states [rows, width]; the arrays do not
- * overlap. Returns 0 where the model has neither: the inputs are the states then. */
+/* What the probe reads: inputs [rows, width] = the final norm, and BERT's transform, of states [rows, width], or where that
+ * transform makes rows as narrow as embeddings, these one behind the other; the arrays do not overlap. Returns 0 where the
+ * model has neither: the inputs are the states then. */
 OTA_API int ota_session_probe_inputs(ota_session *session, const float *states, int64_t rows,
                                      float *inputs);
 /* What the probe says: logits [rows, vocabulary] = W inputs + b. The more rows at once, the faster. Without a status: where

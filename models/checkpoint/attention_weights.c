@@ -1,7 +1,8 @@
 /* The matrices of a block's attention as y = x W, whatever order, type and grouping the file keeps them in.
  *
  *   separate   W_Q | W_K | W_V, each [out, in] or, input-major, [in, out]
- *   merged     one matrix whose outputs are q | k | v, side by side */
+ *   merged     one matrix whose outputs are q | k | v, side by side
+ *   by group   one matrix whose outputs are, of every head of keys, its queries, key and value */
 #include "model.h"
 
 #include "base/sized.h"
@@ -10,22 +11,28 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Outputs first ... first + count - 1 of a linear layer, to out [inputs, count]. */
-static ota_status decode_outputs(const ota_weight *w, int64_t first, int64_t count, float *out,
-                                 ota_error *error) {
+/* Outputs of a linear layer: `run` of them from `first` on, and as many after every `step`, `count` in all. */
+typedef struct outputs {
+    const ota_weight *weight;
+    int64_t first, run, step, count;
+} outputs;
+
+/* To out [inputs, count]. */
+static ota_status decode_outputs(const outputs *o, float *out, ota_error *error) {
+    const ota_weight *w = o->weight;
+    const int64_t count = o->count;
     float *row = malloc((size_t)w->columns * sizeof *row);
     if (row == NULL) return ota_refuse(error, OTA_ENOMEM, "no memory is left for a row of weights");
     const int64_t bytes = w->columns / w->type->block * w->type->bytes;
     void (*decode)(const unsigned char *, float *, int64_t) =
         ota_ops_named(NULL)->decode[ota_element_index(w->type)];
-    const int64_t from = w->input_major ? 0 : first;
     const int64_t rows = w->input_major ? w->rows : count;
     for (int64_t i = 0; i < rows; i++) {
-        decode(w->data + (from + i) * bytes, row, w->columns);
-        if (w->input_major)
-            memcpy(out + i * count, row + first, (size_t)count * sizeof *out);
-        else
-            for (int64_t k = 0; k < w->columns; k++) out[k * count + i] = row[k];
+        const int64_t output = o->first + i / o->run * o->step + i % o->run;
+        decode(w->data + (w->input_major ? i : output) * bytes, row, w->columns);
+        for (int64_t k = 0; w->input_major && k < count; k++)
+            out[i * count + k] = row[o->first + k / o->run * o->step + k % o->run];
+        for (int64_t k = 0; !w->input_major && k < w->columns; k++) out[k * count + i] = row[k];
     }
     free(row);
     return OTA_OK;
@@ -56,19 +63,32 @@ ota_status ota_model_attention_of(const ota_model *model, int64_t layer, ota_mod
     if ((asks_inputs || attention->output != NULL) && config->value_width != config->head_width)
         return ota_refuse(error, OTA_UNSUPPORTED, "%s: values of a head are not as wide as keys",
                           ota_path_end(model->path));
+    const bool asks_head_norms =
+        attention->query_norm_weight != NULL || attention->key_norm_weight != NULL;
+    const ota_weight *head_norm = &w[OTA_QUERY_NORM];
+    if (asks_head_norms && ota_weight_present(head_norm) &&
+        head_norm->columns != config->head_width)
+        return ota_refuse(error, OTA_UNSUPPORTED, "%s: one norm takes all heads of a row",
+                          ota_path_end(model->path));
     const int64_t query = config->sizes[OTA_SIZE_QUERY], key = config->sizes[OTA_SIZE_KEY];
     const int64_t value = config->sizes[OTA_SIZE_VALUE];
     const int64_t width = config->sizes[OTA_SIZE_WIDTH];
     const bool merged = ota_weight_present(&w[OTA_MERGED]);
+    const bool grouped = merged && config->matrices.merged_by_group;
+    const int64_t d = config->head_width, queries = query / config->kv_heads;
+    const int64_t step = queries + 2 * d, group = grouped ? d : key;
+    /* Where keys begin, and values behind them: in a matrix of all three, else at 0. */
+    const int64_t keys = grouped ? queries : merged ? query : 0, values = merged ? keys + group : 0;
     const struct {
-        const ota_weight *weight;
-        int64_t first, count;
+        outputs from;
         float *out;
     } matrices[] = {
-        {&w[merged ? OTA_MERGED : OTA_QUERY], 0, query, attention->query},
-        {&w[merged ? OTA_MERGED : OTA_KEY], merged ? query : 0, key, attention->key},
-        {&w[merged ? OTA_MERGED : OTA_VALUE], merged ? query + key : 0, value, attention->value},
-        {&w[OTA_OUTPUT], 0, width, attention->output},
+        {{&w[merged ? OTA_MERGED : OTA_QUERY], 0, grouped ? queries : query, step, query},
+         attention->query},
+        {{&w[merged ? OTA_MERGED : OTA_KEY], keys, group, step, key}, attention->key},
+        {{&w[merged ? OTA_MERGED : OTA_VALUE], values, grouped ? d : value, step, value},
+         attention->value},
+        {{&w[OTA_OUTPUT], 0, width, width, width}, attention->output},
     };
     attention->rms = ota_architecture_has(model->architecture, OTA_ARCH_RMS);
     attention->post_norm = config->form.post_norm;
@@ -81,8 +101,7 @@ ota_status ota_model_attention_of(const ota_model *model, int64_t layer, ota_mod
     ota_sized_write(given, given->size, &own, sizeof own);
     for (size_t k = 0; k < sizeof matrices / sizeof *matrices; k++) {
         if (matrices[k].out == NULL) continue;
-        const ota_status status = decode_outputs(matrices[k].weight, matrices[k].first,
-                                                 matrices[k].count, matrices[k].out, error);
+        const ota_status status = decode_outputs(&matrices[k].from, matrices[k].out, error);
         if (status != OTA_OK) return status;
     }
     copy_vector(&w[OTA_OUTPUT_BIAS], 0.0F, attention->output_bias, width);

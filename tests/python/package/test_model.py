@@ -350,6 +350,30 @@ def test_projections(model: otattn.Model) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("family", "more"),
+    [
+        ("gpt_neox", {"intermediate_size": 24}),
+        ("bloom", {}),
+        ("falcon", {"new_decoder_architecture": True, "num_kv_heads": 2, "num_ln_in_parallel_attn": 1}),
+        ("llama", {"num_key_value_heads": 2, "intermediate_size": 24}),
+    ],
+)
+def test_projections_of_families(family: str, more: dict[str, Any], tmp_path: Path) -> None:
+    """Whatever the file's order of queries, keys and values: in three of the families it is head by head."""
+    transformers = pytest.importorskip("transformers")
+    sizes = {"hidden_size": 32, "num_attention_heads": 4, "num_hidden_layers": 2, "vocab_size": 32}
+    config = transformers.CONFIG_MAPPING[family](**sizes, bos_token_id=0, eos_token_id=0, **more)
+    transformers.AutoModelForCausalLM.from_config(config).save_pretrained(tmp_path)
+    with otattn.Model(tmp_path) as opened:
+        found = opened.capture(np.arange(9)[None], ["ln1.hook_normalized", "q", "k", "v"])
+        matrices = opened.projections(1)
+    x = found["normalized", 1, "ln1"][0]
+    for name, matrix in zip("qkv", (matrices.query, matrices.key, matrices.value), strict=True):
+        y = found[name, 1][0].reshape(9, -1)
+        assert np.allclose((x[1:] - x[:1]) @ matrix, y[1:] - y[:1], rtol=0, atol=1e-5), name
+
+
 # ---- edits -----------------------------------------------------------------------------------------
 
 

@@ -16,6 +16,7 @@ from program import answer
 
 pytest.importorskip("torch")
 pytest.importorskip("transformers")
+from model_families import make_model as make_family
 from test_analyze import contents, peer_states
 from test_models import draw_ids, make_model
 
@@ -236,6 +237,14 @@ def rows_of(path: Path) -> list[dict[str, str]]:
 
 COLUMNS = ["measured", "printed_bound", "sharp_bound", "printed_tightness", "sharp_tightness"]
 IDS = {"norm": "TOT-60", "weights": "TOT-55", "output": "TOT-54", "block": "TOT-60"}
+
+
+def test_one_norm_of_all_heads_is_refused(tmp_path: Path) -> None:
+    """OLMo 2's: bounds take the norm of each head by itself."""
+    make_family(tmp_path / "model", "olmo2", 0)
+    np.save(tmp_path / "ids.npy", np.arange(1, 9))
+    words = ["analyze", "model", "--ids", "ids.npy", "--windows", "1x8", "--bounds", "1"]
+    assert "one norm takes all heads" in answer(tmp_path, *words, code=2)["error"]
 
 
 @pytest.mark.parametrize("name", ["gpt2", "bert", "llama", "gemma 3"])
