@@ -3,7 +3,8 @@
  * A library of its own, libotattn_spectra, built where LAPACKE is found; everything else works without.
  * Matrices are dense, row-major, double precision and finite; they are read, never written. The caller
  * owns every array; each call allocates a few copies of its matrix. Calls return an ota_status and, when
- * `error` is not NULL, one sentence that names the field and the value.
+ * `error` is not NULL, one sentence that names the field and the value: OTA_EINVAL, OTA_EOVERFLOW (2^27 entries or more),
+ * OTA_ENOMEM, OTA_NOT_CONVERGED (LAPACK gave up).
  *
  * Nothing ends a call early: LAPACK cannot be asked to. Of n rows and columns on one core (with OpenBLAS on an AMD EPYC;
  * n = 1000) singular values take 0.13 n^3 ns, with vectors 0.31 n^3, moduli of eigenvalues 0.38 n^3, eigenvalues of a
@@ -54,14 +55,14 @@ OTA_API ota_status ota_truncate(const double *matrix, int64_t rows, int64_t colu
 
 /* One attention layer in place of a coupling S [rows, columns], all above 0: Q [rows, width], K [columns,
  * width] such that Q K^T is the best approximation of rank `width` of log S with its row means taken off.
- * softmax(Q K^T) = S where the truncated part is 0, that is *frobenius_error = 0 (NULL: not wanted).
+ * softmax(Q K^T) = S, its rows scaled to sum 1, where the truncated part is 0, that is *frobenius_error = 0 (NULL: not wanted).
  * q, k are filled with zeros beyond the smaller of rows and columns. [TOT-61, 62] */
 OTA_API ota_status ota_one_layer(const double *coupling, int64_t rows, int64_t columns,
                                  int64_t width, double *q, double *k, double *frobenius_error,
                                  ota_error *error);
 
 /* Singular values of D_r^-1/2 P D_c^-1/2 of a coupling P [rows, columns], 0 or more, no empty row or column,
- * r, c its own sums. They govern Sinkhorn near its end: values[1]^2 is its rate. Dense counterpart of
+ * r, c its own sums: values [smaller], falling, or NULL. They govern Sinkhorn near its end: values[1]^2 is its rate. Dense counterpart of
  * ota_coupling_spectrum_of, for every value at once. */
 typedef struct ota_coupling_values {
     double first;   /* 1, to rounding */
@@ -80,7 +81,7 @@ OTA_API ota_status ota_eigenvalue_moduli(const double *matrix, int64_t size, dou
                                          ota_error *error);
 
 /* Eigenvalues of a symmetric matrix: values [size], rising, and vectors [size, size], row t the eigenvector of values[t], or
- * NULL, of a symmetric matrix (checked: |A_ij - A_ji| <= 1e-12 max |A|; the lower triangle is read). Of the Fisher matrix:
+ * NULL (checked: |A_ij - A_ji| <= 1e-12 max |A|; the lower triangle is read). Of the Fisher matrix:
  * its nonzero eigenvalues say how fast each direction learns. */
 OTA_API ota_status ota_symmetric_eigen(const double *matrix, int64_t size, double *values,
                                        double *vectors, ota_error *error);

@@ -111,7 +111,8 @@ int cli_bench_case_make(cli_context *context, cli_bench_case *c) {
                    {&c->made.keys, m, true},
                    {&c->made.values, m, true}};
     const size_t bytes = ota_type_bytes(c->type);
-    uint64_t state = (uint64_t)context->settings.machine.seed.value + 1;
+    const cli_whole seed = context->settings.machine.seed;
+    uint64_t state = seed.given ? (uint64_t)seed.value : 1U;
     int code = c->width == 0 ? make_scores(context, c, &state) : 0;
     for (int k = 0; k < 4 && code == 0; k++) {
         const int64_t count = c->heads * inputs[k].rows * c->width;

@@ -384,6 +384,22 @@ def test_bench_checks_masked_rows(tmp_path: Path, mask: str) -> None:
         assert found[0]["max_error"] is not None
 
 
+def test_bench_draws_by_seed_1_where_none_is_given(tmp_path: Path) -> None:
+    words = ["bench", "--methods", "softmax", "--shapes", "64x64x16", "--repeat", "1"]
+    errors = [
+        [row["max_error"] for row in answer(tmp_path, *words, *more)["rows"] if "status" in row]
+        for more in ([], ["--seed", "1"], ["--seed", "2"])
+    ]
+    assert errors[0] == errors[1] != errors[2]
+
+
+def test_help_of_a_flag_is_that_of_the_command(tmp_path: Path) -> None:
+    """Tolerance, rounds and solver are other things of hamming and align than of plan."""
+    for command, solver in (("hamming", "newton or sinkhorn"), ("align", "howard, midrange, ls or fast")):
+        words = " ".join(run(tmp_path, command, "--help").stdout.decode().split())
+        assert solver in words and "otattn doctor" not in words and "row_error" not in words
+
+
 def test_random_problems_have_no_wrong_answer(tmp_path: Path) -> None:
     result = answer(tmp_path, "bench", "--random", "300", "--seed", "11")
     assert result["wrong_ok"] == 0
