@@ -23,11 +23,15 @@ DEMO = "data/demo/model"
 TEXT = "data/demo/paragraph.txt"
 
 
-class Machine:
-    """A program, what it runs under, and a folder of its own."""
+# Statements that a system has no room for, by what its programs run under: TOT-67 maps a file of 6 GB.
+NO_ROOM = {"qemu-arm": {"TOT-67"}}
 
-    def __init__(self, words: list[str], folder: Path) -> None:
-        self.words, self.folder = words, folder
+
+class Machine:
+    """A program, what it runs under, a folder of its own, and the statements that nobody asks of it."""
+
+    def __init__(self, words: list[str], folder: Path, left_out: set[str]) -> None:
+        self.words, self.folder, self.left_out = words, folder, left_out
 
     def run(self, *arguments: str, stdin: bytes = b"", **variables: str) -> tuple[int, str, str]:
         words = [*self.words, *(word.replace("@", str(self.folder)) for word in arguments)]
@@ -134,7 +138,9 @@ def verifies(machine: Machine) -> object:
     found = []
     for ids in ("TOT-6*", "CETA*"):
         code, said, _ = machine.run("verify", "--only", ids, "--json")
-        found.append((code, sorted(c["claim"] for c in json.loads(said)["checks"] if c["holds"])))
+        checks = [c for c in json.loads(said)["checks"] if c["id"] not in machine.left_out]
+        assert code == 0 or machine.left_out, said
+        found.append(sorted(c["claim"] for c in checks if c["holds"]))
     return found
 
 
@@ -156,13 +162,16 @@ CHECKS = (
 
 def main() -> int:
     native, program, *under = sys.argv[1:]
+    left_out = NO_ROOM.get(Path(under[0]).name if under else "", set())
     failed = 0
+    for claim in sorted(left_out):
+        print(f"skipped  {claim}: no room in 32 bits")
     with tempfile.TemporaryDirectory() as place:
         machines = []
         for name, words in (("here", [native]), ("there", [*under, program])):
             folder = Path(place) / f"{name} ö"
             folder.mkdir()
-            machines.append(Machine(words, folder))
+            machines.append(Machine(words, folder, left_out))
             scores(machines[-1])
         for check in CHECKS:
             try:
