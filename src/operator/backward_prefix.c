@@ -171,7 +171,8 @@ static void load_rows(const ota_backward_job *job, ota_head *head) {
     for (int64_t i = 0; i < head->rows && !ota_watch_ends(&watch, head->columns); i++) {
         bool any = false;
         for (int64_t j = 0; j < head->scores.stride; j++) {
-            const double score = s->matrix[i * head->scores.stride + j];
+            const double score =
+                j < head->columns ? s->matrix[i * head->scores.stride + j] : -INFINITY;
             if (score > -INFINITY) {
                 any = true;
                 low = fmin(low, score);
@@ -202,7 +203,6 @@ ota_status ota_backward_blocks(ota_backward_job *job, ota_block_visit *visit) {
     head.scores.stride = plan->strategy.stride;
     head.scores.far = memory.far;
     head.mu = s->block->mu;
-    head.f = s->f;
     head.g = s->g;
     load_rows(job, &head);
     memset(s->held, 0, (size_t)s->lane);
