@@ -2,14 +2,14 @@
  *
  *     max         score(q, d) = sum over tokens i of query q of   max over tokens j of document d   of Q_i . D_j
  *     capacity C  the largest sum of Q_i . D_j over choices of one token j(i) a query token, no j more than C times; where
- *                 the document has too few tokens, C n tokens of the query are served and the others add nothing
+ *                 the document's n tokens are too few, C n tokens of the query are served and the others add nothing
  *
- * A capacity of 1 is an assignment; one of at least the query's length is max. Documents lie packed one after another; no
- * array of size queries x tokens is kept. An empty document scores -inf, a query without tokens 0. A document with a
+ * A capacity of 1 is an assignment; one of at least the query's length is max. Documents lie packed one after another; products
+ * are kept of one document a thread at most, with a capacity or `chosen`. An empty document scores -inf, a query without tokens 0. A document with a
  * product with the query that is not finite (NaN, infinities, or numbers too large for f32) scores NaN for that query.
  *
- * Products are summed in f32, 64 terms at a time, tokens of a query in f64. A score has the same bits for any number of
- * threads, of documents and of queries. On processors that multiply pairs of bf16 (levels avx512bf16 and amx) numbers in bf16
+ * A product is summed in f32, 64 terms at a time, a score over the tokens of the query in f64. A score has the same bits for
+ * any number of threads, of documents and of queries. On processors that multiply pairs of bf16 (levels avx512bf16 and amx) numbers in bf16
  * and their sums below 2^-126 in size count as 0.
  *
  *     float q[32 * 128], d[1000 * 128], scores[10];                              ... fill q and d ...
@@ -49,17 +49,19 @@ typedef struct ota_late_interaction {
     int threads;                  /* 0: the CPUs this process may use */
     const ota_executor *executor; /* NULL: own threads */
     const char *cpu;              /* NULL or a name of ota_kernel_name: use nothing newer */
-    /* [queries][document_count][tokens of queries], NULL: not wanted, and not with `top`: the token of the document, from 0,
-       that a query token takes, of equal ones under max the first; -1: none, past the query's length, where the capacity
-       serves it not, and where the score is -inf or NaN */
+    /* out of ota_maxsim, in of ota_maxsim_backward [queries][document_count][tokens of queries], NULL: not wanted; not with
+       `top`. The token of the document, from 0, that a query token takes, of equal ones under max the first; -1: none, past
+       the query's length, where the capacity does not serve it, and where the score is -inf or NaN */
     int64_t *chosen;
     const int *cancel;   /* as in ota_options */
     int64_t deadline_ns; /* as in ota_options */
 } ota_late_interaction;
 
 /* Scores all documents for all queries: scores [queries][document_count]; with `top` [queries][top], falling, and their
- * documents in `best` [queries][top], equal scores by number and NaN last. `best` is NULL without `top`. OTA_OK, or
- * OTA_NONFINITE_ROWS where some scores are NaN; OTA_CANCELLED and OTA_TIMEOUT leave scores NaN. */
+ * documents in `best` [queries][top], equal scores by number and NaN last. Without `top`, `best` is not read and may be NULL.
+ * OTA_OK, or OTA_NONFINITE_ROWS where some scores are NaN; OTA_CANCELLED and OTA_TIMEOUT leave scores NaN, and anything in
+ * `best` and `chosen`. OTA_EINVAL, OTA_EALIGN, OTA_EALIAS, OTA_EOVERFLOW, OTA_ENOMEM, OTA_UNSUPPORTED (a problem of a newer
+ * header). */
 OTA_API ota_status ota_maxsim(const ota_late_interaction *problem, float *scores, int64_t *best,
                               ota_error *error);
 
@@ -72,7 +74,8 @@ OTA_API ota_status ota_maxsim(const ota_late_interaction *problem, float *scores
  *
  * Either is NULL where it is not wanted. Both are written whole, 0 for tokens without a pair. A score whose derivative is 0
  * adds nothing, whatever its pairs hold. Sums are in f64 in the order of documents and queries: the same bits for any number
- * of threads. `capacity` and `top` are not read. OTA_CANCELLED and OTA_TIMEOUT leave both NaN. */
+ * of threads. `capacity` and `top` change nothing. OTA_OK; OTA_CANCELLED and OTA_TIMEOUT leave both NaN; otherwise the errors of
+ * ota_maxsim. */
 OTA_API ota_status ota_maxsim_backward(const ota_late_interaction *problem, const float *score_grad,
                                        float *query_grad, float *document_grad, ota_error *error);
 

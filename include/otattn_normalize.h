@@ -6,11 +6,11 @@
  *     deepseek    P = softmax of every row + eps, P_ij /= eps + sum_i P_ij; then rounds - 1 times
  *                 P_ij /= eps + sum_j P_ij, P_ij /= eps + sum_i P_ij
  *     symmetric   P_ij = exp(S_ij + f_i + g_j), g = 0; then rounds times f so that rows sum to 1, g so that columns do.
- *                 Turning S turns what it converges to
+ *                 The transpose of S converges to the transpose
  *
- * Both end on columns. A score of -inf has weight 0 (deepseek: of the softmax). A matrix with NaN, +inf, a row or
- * (symmetric) a column of -inf alone, or a zero sum is NaN throughout; the others are right, and the call returns
- * OTA_NONFINITE_ROWS. A matrix has the same bits alone, in any batch and for any number of threads.
+ * Both end on columns, whose sums are then 1 (deepseek: but for eps). A score of -inf has weight 0 (deepseek: in the softmax,
+ * before eps is added). A matrix with NaN, +inf, a row or (symmetric) a column of -inf alone, or a sum of 0 is NaN throughout;
+ * the others are right, and the call returns OTA_NONFINITE_ROWS. A matrix has the same bits alone, in any batch and for any number of threads.
  *
  *     float scores[4096 * 16], plan[4096 * 16];                                    ... fill scores ...
  *     const ota_normalization problem = {
@@ -41,10 +41,12 @@ typedef struct ota_normalization {
     ota_type type; /* OTA_F32 or OTA_F64 */
     ota_normalize_order order;
     int64_t count, side;
-    int64_t rounds; /* 0: 20. OTA_NO_ROUNDS, deepseek: P = softmax of every row + eps */
-    /* deepseek: added to weights and sums, 0 or more; published models use 1e-6. symmetric: 0 */
+    int64_t
+        rounds; /* 1 to 2^20; 0: 20. OTA_NO_ROUNDS, deepseek alone: P = softmax of every row + eps */
+    /* deepseek: added to weights and sums, 0 to 1; published models use 1e-6. symmetric: 0 */
     double eps;
-    /* symmetric, > 0: a matrix stops where every row sums to 1 within this, after `rounds` at the latest */
+    /* symmetric, 0 to 1: a matrix stops where every row sums to 1 within this, after `rounds` at the latest; 0: after `rounds`.
+       deepseek: 0 */
     double tolerance;
     /* backward: 0 differentiates the rounds that forward runs, 1 the conditions of what they converge to */
     int implicit;
@@ -57,13 +59,15 @@ typedef struct ota_normalization {
 
 /* Makes every matrix doubly stochastic: plan = P. OTA_OK where every matrix met a tolerance, OTA_FIXED_ITERS without one,
  * OTA_PARTIAL where some did not meet it, OTA_NONFINITE_ROWS where some are NaN; OTA_CANCELLED and OTA_TIMEOUT leave all
- * NaN. The arrays may not overlap. */
+ * NaN. OTA_EINVAL; OTA_UNSUPPORTED for what the order does not have (above) and a problem of a newer header; OTA_EALIGN,
+ * OTA_EALIAS (the arrays may not overlap), OTA_EOVERFLOW, OTA_ENOMEM. */
 OTA_API ota_status ota_normalize(const ota_normalization *problem, const void *scores, void *plan,
                                  ota_error *error);
 
 /* Gradients by the scores: scores_grad = dL/dS from plan_grad = dL/dP. Rounds are run again from the scores, and `plan` may
- * be NULL; implicit gradients are those of P = exp(S_ij + f_i + g_j) with the row and column sums that `plan` has, and
- * `scores` may be NULL. OTA_OK, or OTA_NONFINITE_ROWS where gradients of some matrices are NaN. */
+ * be NULL; implicit gradients are, in either order, those of P = exp(S_ij + f_i + g_j) with the row and column sums that `plan`
+ * has, and `scores` may be NULL. scores_grad overlaps nothing that is read. OTA_OK, or OTA_NONFINITE_ROWS where gradients of some
+ * matrices are NaN; OTA_CANCELLED and OTA_TIMEOUT leave all NaN; otherwise the errors of ota_normalize. */
 OTA_API ota_status ota_normalize_backward(const ota_normalization *problem, const void *scores,
                                           const void *plan, const void *plan_grad,
                                           void *scores_grad, ota_error *error);

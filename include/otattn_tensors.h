@@ -29,7 +29,7 @@ typedef struct ota_tensor {
     int64_t place; /* file offset of its entry, for messages */
 } ota_tensor;
 
-/* 0 means the default in brackets. */
+/* How much is read. 0 or less means the default in brackets. */
 typedef struct ota_tensor_limits {
     int64_t header_bytes; /* [100,000,000] */
     int64_t tensors;      /* [1,000,000] */
@@ -39,7 +39,8 @@ typedef struct ota_tensor_limits {
     int64_t deadline_ns;
 } ota_tensor_limits;
 
-typedef struct ota_tensors ota_tensors; /* opaque */
+/* Opaque: the tensors of one file. */
+typedef struct ota_tensors ota_tensors;
 
 /* May files name an array so? 1 to OTA_TENSOR_NAME bytes of UTF-8 (RFC 3629) without C0 control characters. */
 OTA_API bool ota_name_is_valid(const char *name, size_t size);
@@ -55,8 +56,9 @@ OTA_API size_t ota_text_step(const char *text, size_t size, int32_t *hidden);
 /* Reads and checks the header of an open regular file of `size` bytes: strict JSON, valid names, no
  * duplicate, shapes that fit their bytes, tensors that tile the data without hole or overlap. The
  * descriptor and `path` (for messages: "path: at byte N: rule") stay the caller's and are not used
- * after the call. Statuses: OTA_EFORMAT, OTA_ELIMIT, OTA_ENOMEM, OTA_EIO, OTA_CANCELLED,
- * OTA_TIMEOUT. */
+ * after the call. limits NULL: the defaults. OTA_OK; OTA_EFORMAT; OTA_ELIMIT for more than `limits`
+ * allow, more than OTA_TENSOR_RANK dimensions or an entry of more than 65,536 bytes; OTA_ENOMEM, OTA_EIO,
+ * OTA_CANCELLED, OTA_TIMEOUT. *table is to be freed by ota_tensors_free, and NULL on failure. */
 OTA_API ota_status ota_safetensors_open(ota_tensors **table, int descriptor, int64_t size,
                                         const char *path, const ota_tensor_limits *limits,
                                         ota_error *error);
@@ -66,7 +68,8 @@ OTA_API void ota_tensors_free(ota_tensors *table);
 OTA_API int64_t ota_tensors_count(const ota_tensors *table);
 /* A tensor by its number in the file's own order; NULL outside. */
 OTA_API const ota_tensor *ota_tensors_at(const ota_tensors *table, int64_t index);
-/* The string under `key` of __metadata__; *value is freed by the caller, NULL when there is none. */
+/* The string under `key` of __metadata__; *value is for the caller to free(), NULL when there is none. OTA_OK, then too;
+ * OTA_ENOMEM. */
 OTA_API ota_status ota_tensors_metadata(const ota_tensors *table, const char *key, char **value,
                                         ota_error *error);
 
