@@ -64,6 +64,7 @@ ota_status ota_assigner_create(ota_assigner **assigner, const ota_options *optio
         return ota_fail(error, OTA_EINVAL, "threads", "0 takes all processors",
                         "threads is %d, wanted 0 to %d", own.threads, OTA_THREADS_MAX);
     }
+    TRY(ota_check_executor(own.executor, error));
     ota_assigner *made = calloc(1, sizeof *made);
     if (made == NULL) return ota_fail(error, OTA_ENOMEM, "", "", "no memory for an assigner");
     if (!ota_batch_kernels_of(own.cpu, &made->kernels)) {

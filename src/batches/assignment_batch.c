@@ -64,7 +64,7 @@ static ota_status check_places(const ota_assignments *batch, ota_error *error) {
         return ota_fail(error, OTA_EINVAL, "count", "0 is fine", "count is %" PRId64, batch->count);
     }
     if (!ota_is_wide(batch->type)) return ota_wrong_type("costs", batch->type, "f64 or f32", error);
-    if (batch->limited && (batch->maximize || !(batch->cost_limit < INFINITY))) {
+    if (batch->limited && (batch->maximize || !isfinite(batch->cost_limit))) {
         return ota_fail(error, OTA_EINVAL, "cost_limit", "give a number, and minimise",
                         batch->maximize ? "cost_limit does not go with maximize"
                                         : "cost_limit is %g",
@@ -208,6 +208,7 @@ ota_status ota_assignments_each(const ota_assignments_job *job, ota_error *error
         return ota_fail(error, OTA_EINVAL, "threads", "0 takes all processors",
                         "threads is %d, wanted 0 to %d", job->threads, OTA_THREADS_MAX);
     }
+    TRY(ota_check_executor(job->executor, error));
     TRY(ota_assignments_check(batch, error));
     TRY(check_limited(batch, error));
     running run = {.job = job};

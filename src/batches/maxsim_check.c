@@ -44,7 +44,7 @@ static ota_status check_shapes(const ota_late_interaction *p, ota_error *error) 
     if (p->threads < 0 || p->threads > OTA_THREADS_MAX)
         return ota_fail(error, OTA_EINVAL, "threads", "use 0 (all CPUs) to 4096", "threads is %d",
                         p->threads);
-    return OTA_OK;
+    return ota_check_executor(p->executor, error);
 }
 
 static ota_status check_lengths(const ota_late_interaction *p, ota_error *error) {

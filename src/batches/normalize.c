@@ -120,6 +120,7 @@ static ota_status check(const ota_normalization *problem, ota_normalization *p, 
     if (status >= 0 && (p->threads < 0 || p->threads > OTA_THREADS_MAX))
         return ota_fail(error, OTA_EINVAL, "threads", "use 0 (all CPUs) to 4096", "threads is %d",
                         p->threads);
+    if (status >= 0) status = ota_check_executor(p->executor, error);
     if (status >= 0) p->rounds = p->rounds == 0 ? ROUNDS : ota_int_max(p->rounds, 0);
     return status;
 }

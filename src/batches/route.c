@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "bounded_assignment.h"
 #include "problem/check.h"
 
 enum {
@@ -22,17 +23,20 @@ struct ota_router {
     ota_arena arena;
 };
 
-/* A row of a method: how it is found, whether Sinkhorn's kernel of all tokens stays, and whether bounds matter by default. */
+/* A row of a method: how it is found, for how many experts at most, whether Sinkhorn's kernel of all tokens stays, and whether
+ * bounds matter by default. */
 typedef struct method {
     ota_status (*solve)(ota_route_call *r, ota_routing_result *found, ota_error *error);
+    int64_t most_experts;
     bool whole_kernel, even;
 } method;
 
-static const method methods[] = {[OTA_ROUTE_SINKHORN] = {ota_route_sinkhorn, true, true},
-                                 [OTA_ROUTE_TOPK] = {ota_route_topk, false, false},
-                                 [OTA_ROUTE_BASE] = {ota_route_base, false, true},
-                                 [OTA_ROUTE_QUANTILE] = {ota_route_quantile, false, true},
-                                 [OTA_ROUTE_GIVEN] = {ota_route_topk, false, true}};
+static const method methods[] = {
+    [OTA_ROUTE_SINKHORN] = {ota_route_sinkhorn, OTA_ROUTE_EXPERTS, true, true},
+    [OTA_ROUTE_TOPK] = {ota_route_topk, OTA_ROUTE_EXPERTS, false, false},
+    [OTA_ROUTE_BASE] = {ota_route_base, OTA_BOUNDED_COLUMNS, false, true},
+    [OTA_ROUTE_QUANTILE] = {ota_route_quantile, OTA_ROUTE_EXPERTS, false, true},
+    [OTA_ROUTE_GIVEN] = {ota_route_topk, OTA_ROUTE_EXPERTS, false, true}};
 enum { METHODS = sizeof methods / sizeof methods[0] };
 
 static const method *method_of(const ota_route_call *r) { return &methods[r->problem.method]; }
@@ -78,10 +82,6 @@ static ota_status check_numbers(ota_route_call *r, ota_error *error) {
     if (r->tokens < 1 || r->experts < 1)
         return ota_fail(error, OTA_EINVAL, "logits", "give at least one token and expert",
                         "logits are %" PRId64 " x %" PRId64, r->tokens, r->experts);
-    if (r->experts > OTA_ROUTE_EXPERTS)
-        return ota_fail(error, OTA_UNSUPPORTED, "logits", "use fewer experts",
-                        "logits are of %" PRId64 " experts, more than %d", r->experts,
-                        (int)OTA_ROUTE_EXPERTS);
     if (p->take < 1 || p->take > r->experts)
         return ota_fail(error, OTA_EINVAL, "take", "use 1 to the number of experts",
                         "take is %" PRId64 " of %" PRId64 " experts", p->take, r->experts);
@@ -94,6 +94,11 @@ static ota_status check_numbers(ota_route_call *r, ota_error *error) {
     if ((int)p->method < 0 || (int)p->method >= METHODS)
         return ota_fail(error, OTA_EINVAL, "method", "use one of ota_route_method", "method is %d",
                         (int)p->method);
+    if (r->experts > method_of(r)->most_experts)
+        return ota_fail(error, OTA_UNSUPPORTED, "logits", "use fewer experts, or another method",
+                        "logits are of %" PRId64 " experts, more than the %" PRId64
+                        " of its method",
+                        r->experts, method_of(r)->most_experts);
     for (int64_t j = 0; p->start != NULL && j < r->experts; j++) {
         if (isfinite(p->start[j])) continue;
         return ota_fail(error, OTA_NONFINITE, "start", "give finite numbers, or NULL",

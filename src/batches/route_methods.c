@@ -196,9 +196,19 @@ static void count_task(void *context, int64_t index, int worker) {
     count(r, &block, index);
 }
 
-/* What was wrong with the costs, which a caller of routing never saw, was wrong with a logit. */
+/* What was wrong with the costs and prices, which a caller of routing never saw, was wrong with logits and potentials. */
 static ota_status named_by_logits(const ota_route_call *r, ota_status status, ota_error *error) {
-    for (int64_t i = 0; status == OTA_EINVAL && i < r->tokens; i++) {
+    if (status != OTA_EINVAL) return status;
+    if (r->tokens > INT32_MAX)
+        return ota_fail(error, status, "logits", "give at most 2^31 - 1 tokens",
+                        "there are %" PRId64 " tokens", r->tokens);
+    for (int64_t j = 0; r->problem.start != NULL && j < r->experts; j++) {
+        const double start = r->problem.start[j];
+        if (fabs(start) <= OTA_BOUNDED_MOST_COST) continue;
+        return ota_fail(error, status, "start", "give potentials between -1e290 and 1e290",
+                        "start[%" PRId64 "] is %g", j, start);
+    }
+    for (int64_t i = 0; i < r->tokens; i++) {
         for (int64_t j = 0; j < r->experts; j++) {
             const double logit = ota_array_get(&r->problem.logits, 0, 0, i, j);
             if (fabs(logit) <= OTA_BOUNDED_MOST_COST) continue;

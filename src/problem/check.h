@@ -20,6 +20,8 @@ ota_status ota_check_sized(void *to, size_t ours, const void *from, size_t their
 /* The same of a struct of a call, which may be NULL and whose first member is its size; `field` is "arrays.size" or such. */
 ota_status ota_check_given(void *to, size_t ours, const void *given, const char *field,
                            ota_error *error);
+/* NULL, or one that can run. */
+ota_status ota_check_executor(const ota_executor *executor, ota_error *error);
 ota_status ota_check_array(const ota_array *a, const char *field, ota_error *error);
 ota_status ota_wrong_type(const char *field, ota_type type, const char *wanted, ota_error *error);
 ota_status ota_check_shape(const ota_array *a, const char *field, const int64_t want[4],

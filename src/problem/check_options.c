@@ -1,8 +1,18 @@
 /* The checks of options: every default filled in, every number in its range, as the rows of fields.c say. */
 #include <string.h>
 
+#include "base/base.h"
 #include "problem/check.h"
 #include "problem/fields.h"
+
+ota_status ota_check_executor(const ota_executor *executor, ota_error *error) {
+    const bool runs = executor == NULL || executor->run != NULL;
+    if (executor == NULL ||
+        (runs && executor->threads >= 1 && executor->threads <= OTA_THREADS_MAX))
+        return OTA_OK;
+    return ota_fail(error, OTA_EINVAL, "executor", "give run and 1 to 4096 threads",
+                    "executor has %s and %d threads", runs ? "run" : "no run", executor->threads);
+}
 
 ota_status ota_resolve_options(ota_resolved *r, const ota_options *given, ota_error *error) {
     ota_settings *s = &r->settings;

@@ -46,11 +46,7 @@ static ota_status check_temperature(const void *record, ota_error *error) {
 }
 
 static ota_status check_executor(const void *record, ota_error *error) {
-    const ota_executor *executor = ((const ota_options *)record)->executor;
-    if (executor == NULL || (executor->run != NULL && executor->threads >= 1)) return OTA_OK;
-    return ota_fail(error, OTA_EINVAL, "executor", "give run and at least 1 thread",
-                    "executor has %s and %d threads", executor->run == NULL ? "no run" : "run",
-                    executor->threads);
+    return ota_check_executor(((const ota_options *)record)->executor, error);
 }
 
 static ota_status check_cpu(const void *record, ota_error *error) {

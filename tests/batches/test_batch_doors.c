@@ -231,10 +231,13 @@ typedef struct refusal {
     const char *field, *words;
 } refusal;
 
+static const ota_executor idle = {.threads = 2};
+
 #define SPOIL(name, change)                                                                        \
     static void name(doors *d) { change; }
 SPOIL(other_level, d->options.cpu = "z80")
 SPOIL(fewer_threads, d->options.threads = -1)
+SPOIL(idle_executor, (d->options.threads = 0, d->options.executor = &idle))
 SPOIL(options_without_size, d->options.size = 0)
 SPOIL(route_absent, d->route.logits = (ota_array){0})
 SPOIL(route_half, d->route.logits.type = OTA_BF16)
@@ -248,6 +251,10 @@ SPOIL(route_endless, d->route.tolerance = INFINITY)
 SPOIL(route_below, (d->bounds[1] = -1, d->route.lower = d->bounds))
 SPOIL(route_too_many, (d->bounds[1] = TOKENS + 1, d->route.lower = d->bounds))
 SPOIL(route_nan_start, (d->start[2] = NAN, d->route.start = d->start))
+SPOIL(route_base_start,
+      (d->start[2] = 1e300, d->route.start = d->start, d->route.method = OTA_ROUTE_BASE))
+SPOIL(route_base_wide, (d->route.logits.size[3] = 4097, d->route.logits.size[2] = 1,
+                        d->route.method = OTA_ROUTE_BASE))
 SPOIL(bounded_batch, d->bounded.costs.size[0] = 2)
 SPOIL(bounded_heads, d->bounded.costs.size[1] = 2)
 SPOIL(bounded_none, d->bounded.take = 0)
@@ -258,22 +265,26 @@ SPOIL(bounded_too_many, (d->bounds[1] = TOKENS + 1, d->bounded.lower = d->bounds
 SPOIL(bounded_nan_start, (d->start[2] = NAN, d->bounded.start = d->start))
 SPOIL(maxsim_below, d->maxsim.document_count = -1)
 SPOIL(maxsim_threads, d->maxsim.threads = -1)
+SPOIL(maxsim_executor, d->maxsim.executor = &idle)
 SPOIL(maxsim_top, d->maxsim.top = -1)
 SPOIL(maxsim_best, d->maxsim.top = 1)
 SPOIL(maxsim_long, (d->bounds[0] = 99, d->maxsim.document_lengths = d->bounds))
 SPOIL(maxsim_queries, d->maxsim.queries.size[0] = 2)
 SPOIL(maxsim_documents, d->maxsim.documents.size[1] = 2)
 SPOIL(assign_below, d->assign.count = -1)
+SPOIL(assign_limit, (d->assign.limited = 1, d->assign.cost_limit = -INFINITY))
 SPOIL(assign_wide, d->assign.columns = INT64_C(1) << 40)
 SPOIL(ranked_none, d->ranked.wanted = 0)
 SPOIL(ranked_below, d->ranked.count = -1)
 SPOIL(ranked_threads, d->ranked.threads = -1)
+SPOIL(ranked_executor, d->ranked.executor = &idle)
 SPOIL(ranked_absent, d->ranked.costs = NULL)
 SPOIL(ranked_limit, d->ranked.limited = d->ranked.maximize = 1)
 SPOIL(ranked_offsets, d->ranked.offsets = d->bounds)
 SPOIL(ranked_most, (d->ranked.limited = 1, d->ranked.columns = INT32_MAX - 10))
 SPOIL(bottleneck_below, d->bottleneck.count = -1)
 SPOIL(bottleneck_threads, d->bottleneck.threads = -1)
+SPOIL(bottleneck_executor, d->bottleneck.executor = &idle)
 SPOIL(bottleneck_absent, d->bottleneck.costs = NULL)
 SPOIL(bottleneck_limit, (d->bottleneck.limited = 1, d->bottleneck.cost_limit = NAN))
 SPOIL(bottleneck_offsets, d->bottleneck.offsets = d->bounds)
@@ -296,6 +307,10 @@ static const refusal refusals[] = {
     {ROUTE, route_below, OTA_EINVAL, "lower", "-1"},
     {ROUTE, route_too_many, OTA_INFEASIBLE, "lower", "31"},
     {ROUTE, route_nan_start, OTA_NONFINITE, "start", "nan"},
+    {ROUTE, route_base_start, OTA_EINVAL, "start", "start[2] is 1e+300"},
+    {ROUTE, route_base_wide, OTA_UNSUPPORTED, "logits", "4097 experts, more than the 4096"},
+    {ROUTE, idle_executor, OTA_EINVAL, "executor", "no run and 2"},
+    {BOUNDED, idle_executor, OTA_EINVAL, "executor", "no run and 2"},
     {BOUNDED, bounded_batch, OTA_EINVAL, "costs", "[2, 1"},
     {BOUNDED, bounded_heads, OTA_EINVAL, "costs", "[1, 2"},
     {BOUNDED, bounded_none, OTA_EINVAL, "take", "take is 0"},
@@ -307,6 +322,7 @@ static const refusal refusals[] = {
     {BOUNDED, fewer_threads, OTA_EINVAL, "threads", "-1"},
     {MAXSIM, maxsim_below, OTA_EINVAL, "document_count", "-1"},
     {MAXSIM, maxsim_threads, OTA_EINVAL, "threads", "-1"},
+    {MAXSIM, maxsim_executor, OTA_EINVAL, "executor", "no run and 2"},
     {MAXSIM, maxsim_top, OTA_EINVAL, "top", "-1"},
     {MAXSIM, maxsim_best, OTA_EINVAL, "best", "top is 1"},
     {MAXSIM, maxsim_long, OTA_EINVAL, "document_lengths", "99"},
@@ -315,17 +331,21 @@ static const refusal refusals[] = {
     {ASSIGNER, other_level, OTA_EINVAL, "cpu", "z80"},
     {ASSIGNER, fewer_threads, OTA_EINVAL, "threads", "-1"},
     {ASSIGNER, options_without_size, OTA_EINVAL, "options.size", "is 0"},
+    {ASSIGNER, idle_executor, OTA_EINVAL, "executor", "no run and 2"},
+    {ASSIGN, assign_limit, OTA_EINVAL, "cost_limit", "-inf"},
     {ASSIGN, assign_below, OTA_EINVAL, "count", "-1"},
     {ASSIGN, assign_wide, OTA_EOVERFLOW, "rows", "too large"},
     {RANKED, ranked_none, OTA_EINVAL, "wanted", "wanted is 0"},
     {RANKED, ranked_below, OTA_EINVAL, "count", "-1"},
     {RANKED, ranked_threads, OTA_EINVAL, "threads", "-1"},
+    {RANKED, ranked_executor, OTA_EINVAL, "executor", "no run and 2"},
     {RANKED, ranked_absent, OTA_EINVAL, "costs", "NULL"},
     {RANKED, ranked_limit, OTA_EINVAL, "cost_limit", "maximize"},
     {RANKED, ranked_offsets, OTA_EINVAL, "offsets", "rows_of"},
     {RANKED, ranked_most, OTA_EOVERFLOW, "rows", "too large"},
     {BOTTLENECK, bottleneck_below, OTA_EINVAL, "count", "-1"},
     {BOTTLENECK, bottleneck_threads, OTA_EINVAL, "threads", "-1"},
+    {BOTTLENECK, bottleneck_executor, OTA_EINVAL, "executor", "no run and 2"},
     {BOTTLENECK, bottleneck_absent, OTA_EINVAL, "costs", "NULL"},
     {BOTTLENECK, bottleneck_limit, OTA_EINVAL, "cost_limit", "nan"},
     {BOTTLENECK, bottleneck_offsets, OTA_EINVAL, "offsets", "rows_of"},

@@ -495,6 +495,7 @@ typedef struct refusal {
 
 static void test_refusals(void **state) {
     (void)state;
+    static const ota_executor idle = {.threads = 2};
     static const refusal ROWS[] = {
         {OTA_EINVAL, "type", SIZED(OTA_BF16, 2, 4, .eps = 1e-6)},
         {OTA_EINVAL, "count", SIZED(OTA_F32, -1, 4, .eps = 1e-6)},
@@ -514,6 +515,7 @@ static void test_refusals(void **state) {
         {OTA_UNSUPPORTED, "eps", WITH(.order = OTA_NORMALIZE_SYMMETRIC, .eps = 1e-6)},
         {OTA_EINVAL, "implicit", WITH(.implicit = 2)},
         {OTA_EINVAL, "threads", WITH(.threads = -1)},
+        {OTA_EINVAL, "executor", WITH(.executor = &idle)},
         {OTA_EINVAL, "cpu", WITH(.cpu = "z80")},
         {OTA_EINVAL, "problem.size", {.size = 0}},
     };
