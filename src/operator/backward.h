@@ -81,7 +81,7 @@ ota_backward_mode ota_backward_mode_of(const ota_plan *plan);
 /* How, in a few words for describe. */
 const char *ota_backward_describe(const ota_plan *plan);
 /* What is summed of a term, without its memory; `written`: pairs with entries of their own may be written row by row. */
-ota_term_sum ota_backward_term_sum(const ota_resolved *r, const ota_term *term, bool written);
+ota_term_sum ota_backward_term_sum(const ota_resolved *r, const ota_term *term);
 
 /* backward_check.c: the checks. `full` becomes a full-size copy. */
 ota_status ota_gradients_check(const ota_plan *plan, const ota_arrays *arrays,

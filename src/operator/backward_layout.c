@@ -28,12 +28,12 @@ const char *ota_backward_describe(const ota_plan *plan) {
     return own != NULL ? own : texts[ota_backward_mode_of(plan)];
 }
 
-ota_term_sum ota_backward_term_sum(const ota_resolved *r, const ota_term *term, bool written) {
+ota_term_sum ota_backward_term_sum(const ota_resolved *r, const ota_term *term) {
     ota_term_sum sum = {0};
     if (ota_term_form_of(term) == OTA_FORM_ADDS_PAIRS) {
         const int64_t *size = term->array.size;
-        sum.direct = written && size[0] == r->batch && size[1] == r->heads &&
-                     size[2] == r->queries && size[3] == r->keys;
+        sum.direct = size[0] == r->batch && size[1] == r->heads && size[2] == r->queries &&
+                     size[3] == r->keys;
         sum.count = sum.direct ? 0 : size[0] * size[1] * size[2] * size[3];
         if (!sum.direct && size[2] == 1) sum.length = size[3];
     } else if (ota_term_form_of(term) == OTA_FORM_ADDS_DIFFERENCES) {
@@ -45,7 +45,7 @@ ota_term_sum ota_backward_term_sum(const ota_resolved *r, const ota_term *term, 
 
 static void take_term(ota_plan *plan, ota_term_sum *sum, const ota_term *term) {
     ota_arena *a = &plan->arena;
-    *sum = ota_backward_term_sum(&plan->resolved, term, true);
+    *sum = ota_backward_term_sum(&plan->resolved, term);
     sum->sum = ota_arena_take(a, (size_t)sum->count, sizeof(double));
     sum->partial = ota_arena_take_rows(a, sum->length, OTA_ADJOINT_CHUNKS, sizeof(double));
 }

@@ -324,9 +324,9 @@ static int64_t promised_back(const scene *s, int ranks, int rank, int64_t rounds
     for (int k = 0; k < ranks; k++) passed += k == (rank + 1) % ranks ? 0 : s->shares[k];
     const int64_t keys = passed * WIDTH * 8, values = passed * (WIDTH + VALUES) * 8;
     const int64_t again = 2 * rounds * keys + values + 8 * (N + 5) * rounds + 40;
-    const int64_t last = values + 8 * N * (WIDTH + VALUES) + 8 * (N + 2);
-    const int64_t reversed = rounds * (2 * keys + 8 * N * WIDTH) + (rounds - 1) * 8 * (N + 2) + 24;
-    return 32 + 8 + ALL * (again + last + reversed);
+    const int64_t reversed = values + (2 * rounds - 1) * keys + rounds * 8 * (N + 2) + 24;
+    const int64_t last = values + 8 * N * (WIDTH + VALUES);
+    return 32 + 8 + ALL * (again + reversed + last);
 }
 
 /* What each of three ranks sends of one problem is what the formula says. */

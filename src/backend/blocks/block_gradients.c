@@ -123,6 +123,21 @@ void ota_block_apply_slopes(const ota_block *b, int64_t k, double a, const doubl
     }
 }
 
+void ota_block_add_round(const ota_block *b, int64_t k, double a, const double *beside,
+                         double *by_temperature) {
+    const double rate = 1.0 / b->rule.tau, f = b->f[k], *p = b->weights + k * b->stride,
+                 *s = b->scores + k * b->stride;
+    double *g = b->slopes + k * b->stride;
+    for (int64_t j = 0; j < b->keys; j++) {
+        const double moved = p[j] * rate * (a + beside[j]);
+        g[j] -= p[j] > 0.0 ? moved : 0.0;
+    }
+    for (int64_t j = 0; j < b->keys && by_temperature != NULL; j++) {
+        if (p[j] > 0.0)
+            *by_temperature += p[j] * rate * (a + beside[j]) * (((s[j] + f) + b->g[j]) * rate);
+    }
+}
+
 /* g times 1 - tanh^2 of the softcap of row k. */
 static void go_through_softcap(const ota_block *b, const ota_block_softcap *of, int64_t k,
                                double *g) {
@@ -166,7 +181,7 @@ void ota_block_add_pair_sums(const ota_block *b, int64_t k, bool by_order, doubl
 void ota_add_sink_sums(const ota_row_parameters *rule, double weight, double f, double a,
                        bool by_order, double *sums) {
     const double g = -ota_pair_slope(rule, rule->sink, f, weight, INFINITY) * a / rule->tau;
-    sums[OTA_SUM_SINK] = g;
+    sums[OTA_SUM_SINK] += g;
     sums[OTA_SUM_TEMPERATURE] -= g * level_of(rule, weight, rule->sink + f);
     if (by_order)
         sums[OTA_SUM_ORDER] += g * rule->tau * ota_tsallis_order_slope(weight, rule->order);

@@ -130,6 +130,10 @@ void ota_block_add_key_sums(const ota_block *b, const double *a, int64_t first,
  * pairs of a row that is not `finite`, whose weights become so, too. */
 void ota_block_apply_slopes(const ota_block *b, int64_t k, double a, const double *beside,
                             bool finite, double *to);
+/* A row of softmax at other potentials, f and g with their P, whose U is 0: P (-a - b) / tau added to dL/dS, and what the temperature
+ * gets of it, unless that is NULL. */
+void ota_block_add_round(const ota_block *b, int64_t k, double a, const double *beside,
+                         double *by_temperature);
 /* dL/dS -> dL/dZ. */
 void ota_block_go_through(const ota_block *b);
 

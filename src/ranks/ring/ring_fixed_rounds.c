@@ -8,12 +8,11 @@
  *     y_j = by_level_j g'_j / c_j,    z_i = (P y)_i / mu_i
  *     dS_ij -= P_ij (y_j - z_i),      g'_j <- by_g_j g'_j + (P^T z)_j
  *
- * One message round finds P y, the next is that of softmax backward (ring_backward.c) with
+ * One message round finds P y, the next P^T z. The plan that is returned comes first, with u_i = dO_i . O_i:
  *
- *     values [-t y, 0],  upstream [1, z],  outputs [-t P y, 0]
+ *     t g'_j = V_j . (P^T dO)_j - (P^T (u / mu))_j
  *
- * whose second values have the gradient P^T z. The plan that is returned comes first, with values [V, 0], upstream [dO, u / mu]
- * and outputs [O, 0] for u_i = dO_i . O_i: t g'_j = V_j . (P^T dO)_j - (P^T (u / mu))_j. */
+ * Every round leaves its g, f and the multipliers a = -t z, b = t y, of which the last message round forms dS of all at once. */
 #include "ring_fixed_rounds.h"
 
 #include <float.h>
@@ -27,12 +26,14 @@
 #include "solvers/stored_rounds.h"
 
 void ota_ring_lay_out_kept(ota_ring_device *ring, ota_arena *arena) {
-    const ota_resolved *r = ring->resolved;
+    const int64_t rounds = ring->resolved->settings.stop.rounds, rows = ring->resolved->queries;
     ota_ring_kept *to = ota_arena_take(arena, 1, sizeof *to);
-    const ota_ring_kept kept = {
-        .g = ota_arena_take_rows(arena, r->settings.stop.rounds, ring->stride, sizeof(double)),
-        .sums = ota_arena_take_rows(arena, r->settings.stop.rounds, ring->stride, sizeof(double)),
-        .lse = ota_arena_take_rows(arena, r->settings.stop.rounds, r->queries, sizeof(double))};
+    const ota_ring_kept kept = {.rounds = rounds,
+                                .g = ota_ring_numbers(arena, rounds + 1, ring->stride),
+                                .b = ota_ring_numbers(arena, rounds, ring->stride),
+                                .lse = ota_ring_numbers(arena, rounds + 1, rows),
+                                .f = ota_ring_numbers(arena, rounds, rows),
+                                .a = ota_ring_numbers(arena, rounds + 1, rows)};
     if (to != NULL) *to = kept;
     ring->backward.kept = to;
 }
@@ -92,33 +93,45 @@ ota_status ota_ring_replay(ota_ring_device *ring, const ota_arrays *arrays, ota_
 
 /* ---- reversed ------------------------------------------------------------------------------------- */
 
-static ota_status keep_round(ota_ring_device *ring, const ota_head *head, int64_t round,
-                             void *context) {
+/* g and lse of a round, or of the plan behind the last. */
+static void keep(const ota_ring_device *ring, int64_t round) {
     const ota_ring_kept *kept = ring->backward.kept;
-    const size_t keys = (size_t)head->columns * sizeof(double);
-    (void)context;
-    memcpy(kept->g + round * ring->stride, head->g, keys);
-    memcpy(kept->sums + round * ring->stride, head->kernel.sum, keys);
-    memcpy(kept->lse + round * head->rows, ring->rows.lse, (size_t)head->rows * sizeof(double));
-    return OTA_OK;
+    const ota_resolved *r = ring->resolved;
+    memcpy(kept->g + round * ring->stride, ring->columns.g, (size_t)r->keys * sizeof(double));
+    memcpy(kept->lse + round * r->queries, ring->rows.lse, (size_t)r->queries * sizeof(double));
 }
 
-/* One message round pair by pair: dS = P (U - a - b) / t, a in `mean` at the lse at hand. */
-static bool pull_pairs(ota_ring_device *ring, ota_ring_pull *pull) {
+static void bring_back(ota_ring_device *ring, int64_t round) {
+    const ota_ring_kept *kept = ring->backward.kept;
+    const ota_resolved *r = ring->resolved;
+    memcpy(ring->columns.g, kept->g + round * ring->stride, (size_t)r->keys * sizeof(double));
+    memcpy(ring->rows.lse, kept->lse + round * r->queries, (size_t)r->queries * sizeof(double));
     ota_ring_take_potentials(ring);
-    return ota_ring_pull_pairs(ring, pull);
+}
+
+static ota_status keep_round(ota_ring_device *ring, const ota_head *head, int64_t round,
+                             void *context) {
+    (void)context;
+    keep(ring, round);
+    memcpy(ring->backward.kept->b + round * ring->stride, head->kernel.sum,
+           (size_t)head->columns * sizeof(double));
+    return OTA_OK;
 }
 
 /* t g' of the plan that is returned, in `right`. */
 static ota_status reverse_plan(ota_ring_device *ring, const ota_gradients *want) {
     const ota_ring_adjoint *s = ring->backward.adjoint;
+    const ota_ring_kept *kept = ring->backward.kept;
     const ota_resolved *r = ring->resolved;
-    ota_ring_pull pull = {.out_grad = &want->out_grad, .keys.moved = s->right};
+    double *a = kept->a + kept->rounds * r->queries;
+    ota_ring_pull pull = {.out_grad = &want->out_grad, .keys.moved = s->right, .keys_alone = true};
     memset(s->right, 0, (size_t)r->keys * sizeof *s->right);
     ota_ring_set_rows(ring, want);
+    keep(ring, kept->rounds);
     for (int64_t i = 0; i < r->queries; i++)
-        ring->pairs->mean[i] = s->den[i] > 0.0 ? s->row_right[i] / s->den[i] : 0.0;
-    if (!pull_pairs(ring, &pull) ||
+        ring->pairs->mean[i] = a[i] = s->den[i] > 0.0 ? s->row_right[i] / s->den[i] : 0.0;
+    ota_ring_take_potentials(ring);
+    if (!ota_ring_pull_pairs(ring, &pull) ||
         !ota_ranks_sum(&r->settings, s->right, r->keys, NULL, 0, "the last round's gradient"))
         return OTA_ECOMM;
     return ota_interrupted_together(&r->settings);
@@ -137,14 +150,28 @@ static void pull(const ota_head *head, const ota_ring_adjoint *s, int64_t j, dou
         sums->parameters[p] += update->by_parameter[p] * after;
 }
 
-/* a = -t z, b = t y, -z in `product`: P^T z is left in `sums`. */
+/* a = -t z and b = t y of a round are kept, -z in `product`. */
+static void keep_multipliers(const ota_ring_device *ring, const ota_head *head, int64_t round) {
+    const ota_ring_kept *kept = ring->backward.kept;
+    const ota_ring_adjoint *s = ring->backward.adjoint;
+    for (int64_t i = 0; i < head->rows; i++) {
+        kept->f[round * head->rows + i] = ring->pairs->f[i];
+        ring->pairs->mean[i] = kept->a[round * head->rows + i] = head->tau * s->product[i];
+    }
+    for (int64_t j = 0; j < head->columns; j++)
+        kept->b[round * ring->stride + j] = head->tau * s->b[j];
+}
+
+/* P^T z of a round, of all ranks, added to `right`. */
 static bool pull_round(ota_ring_device *ring, const ota_head *head) {
     const ota_ring_adjoint *s = ring->backward.adjoint;
-    ota_ring_pull pull = {.b = s->b, .keys.moved = s->sums};
-    for (int64_t i = 0; i < head->rows; i++) ring->pairs->mean[i] = head->tau * s->product[i];
-    for (int64_t j = 0; j < head->columns; j++) s->b[j] *= head->tau;
-    if (!pull_pairs(ring, &pull)) return false;
-    for (int64_t j = 0; j < head->columns; j++) s->sums[j] /= head->tau;
+    ota_ring_pull pull = {.keys.moved = s->sums, .keys_alone = true};
+    ota_ring_clear(s->sums, head->columns);
+    if (!ota_ring_pull_pairs(ring, &pull) ||
+        !ota_ranks_sum(&ring->resolved->settings, s->sums, head->columns, NULL, 0,
+                       "a reversed round"))
+        return false;
+    for (int64_t j = 0; j < head->columns; j++) s->right[j] += s->sums[j] / head->tau;
     return true;
 }
 
@@ -154,15 +181,11 @@ static ota_status reverse_round(ota_plan *plan, const ota_head *head, int64_t ro
     ota_ring_device *ring = plan->device;
     const ota_ring_adjoint *s = ring->backward.adjoint;
     const ota_settings *settings = &ring->resolved->settings;
-    const double *sums = ring->backward.kept->sums + round * ring->stride;
-    memcpy(ring->columns.g, ring->backward.kept->g + round * ring->stride,
-           (size_t)head->columns * sizeof(double));
-    memcpy(ring->rows.lse, ring->backward.kept->lse + round * head->rows,
-           (size_t)head->rows * sizeof(double));
+    const double *sums = ring->backward.kept->b + round * ring->stride;
+    bring_back(ring, round);
     for (int64_t j = 0; j < head->columns; j++) {
         const ota_key_update update = ota_ring_update(head, j, ring->columns.g[j], sums[j]);
         pull(head, s, j, ring->columns.g[j], sums[j], &update, found);
-        s->sums[j] = 0.0;
     }
     ota_ring_set_den(ring);
     if (!ota_ring_multiply(ring, s->b)) return OTA_ECOMM;
@@ -172,12 +195,19 @@ static ota_status reverse_round(ota_plan *plan, const ota_head *head, int64_t ro
     }
     if (!ota_ring_take_round_limits(plan, NULL, s->product, s->b, head->tau, found))
         return OTA_ECOMM;
-    if (!pull_round(ring, head)) return OTA_ECOMM;
+    keep_multipliers(ring, head, round);
     if (round == 0) return OTA_OK;
-    if (!ota_ranks_sum(settings, s->sums, head->columns, NULL, 0, "a reversed round"))
-        return OTA_ECOMM;
-    for (int64_t j = 0; j < head->columns; j++) s->right[j] += s->sums[j];
-    return ota_interrupted_together(settings);
+    return pull_round(ring, head) ? ota_interrupted_together(settings) : OTA_ECOMM;
+}
+
+/* Gradients of the plan that is returned and of all rounds, in one message round. */
+static ota_status pull_all(ota_ring_device *ring, const ota_gradients *want) {
+    const ota_ring_kept *kept = ring->backward.kept;
+    const int64_t rows = ring->resolved->queries;
+    ota_ring_pull pull = {.out_grad = &want->out_grad, .rounds = kept};
+    bring_back(ring, kept->rounds);
+    memcpy(ring->pairs->mean, kept->a + kept->rounds * rows, (size_t)rows * sizeof(double));
+    return ota_ring_pull_pairs(ring, &pull) ? OTA_OK : OTA_ECOMM;
 }
 
 /* Masses as the rounds met them. */
@@ -226,6 +256,7 @@ ota_status ota_ring_reverse_rounds(ota_plan *plan, const ota_arrays *arrays,
         ota_ranks_at(settings->ranks, head.index, k);
         status = reverse_round(plan, &head, k, &found);
     }
-    if (status == OTA_OK) sum_masses(plan, &head, &found);
-    return status;
+    if (status != OTA_OK) return status;
+    sum_masses(plan, &head, &found);
+    return pull_all(ring, want);
 }

@@ -6,10 +6,15 @@
 #include "ring.h"
 #include "solvers/derivatives/adjoint.h"
 
-/* What is kept of every round for its reverse. */
+/* What is kept of every round for its reverse, and of the plan that is returned behind them. A round that is reversed leaves its
+ * multipliers: dL/dS of all is formed in one message round. */
 struct ota_ring_kept {
-    double *g, *sums; /* [rounds][stride] where it began, and its column sums, of all ranks */
-    double *lse;      /* [rounds][rows] */
+    int64_t rounds;
+    double *g;   /* [rounds + 1][stride] where it began */
+    double *b;   /* [rounds][stride] its column sums, of all ranks; then b */
+    double *lse; /* [rounds + 1][rows] */
+    double *f;   /* [rounds][rows] once it is reversed, as is: */
+    double *a;   /* [rounds + 1][rows] */
 };
 
 /* Once the lse of the rows and the column sums of a round are known. */

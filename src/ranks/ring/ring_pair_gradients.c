@@ -7,6 +7,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "backend/gradient.h"
+#include "ring_fixed_rounds.h"
 #include "ring_pairs.h"
 #include "terms/terms.h"
 
@@ -120,6 +122,23 @@ static void form_gradient(const ota_ring_block *b, const ota_ring_pull *pull) {
     }
 }
 
+/* Rounds that are reversed, whose U is 0, added to it. */
+static void add_rounds(const ota_ring_block *b, const ota_ring_kept *of, double *row_sums) {
+    const ota_ring_device *ring = b->ring;
+    const int64_t queries = ring->resolved->queries, first = b->piece->first + b->in.key;
+    ota_ring_block at = *b;
+    at.in.weights = b->w->round + b->in.key;
+    for (int64_t round = 0; round < of->rounds; round++) {
+        at.in.f = of->f + round * queries + b->at;
+        at.in.g = of->g + round * ring->stride + first;
+        ota_ring_weigh(&at);
+        for (int64_t k = 0; k < b->in.rows; k++)
+            ota_block_add_round(
+                &at.in, k, of->a[round * queries + b->at + k], of->b + round * ring->stride + first,
+                row_sums != NULL ? &row_sums[k * OTA_ROW_SUMS + OTA_SUM_TEMPERATURE] : NULL);
+    }
+}
+
 static void form_pairs(const ota_ring_block *b, void *context) {
     const ota_ring_pull *pull = context;
     ota_ring_form_upstream(b, pull->out_grad);
@@ -131,7 +150,10 @@ static void reverse_rows(const ota_ring_block *b, void *context) {
     const ota_ring_pull *pull = context;
     const int64_t width = ring->resolved->width;
     form_gradient(b, pull);
-    if (pull->want != NULL) ota_ring_take_parameters(b, pull);
+    if (pull->want != NULL) ota_ring_take_numbers(b, pull);
+    if (pull->rounds != NULL)
+        add_rounds(b, pull->rounds, pull->want != NULL ? ota_ring_row_sums(b) : NULL);
+    if (pull->want != NULL) ota_ring_take_terms(b, pull);
     ota_block_go_through(&b->in);
     if (pull->want != NULL) ota_ring_take_inside(b, pull);
     const ota_product sizes = {b->in.rows, b->in.keys, width, ring->pairs->stride, width, width};

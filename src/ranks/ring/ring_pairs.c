@@ -20,6 +20,8 @@ static ota_ring_worker worker_of(const ota_ring_device *ring, const ota_ring_pai
     w.raw = ota_ring_numbers(a, OTA_RING_ROWS, pairs->stride);
     w.transposed = ota_ring_numbers(a, OTA_RING_KEYS, OTA_RING_ROWS);
     w.upstream = ota_ring_numbers(a, OTA_RING_ROWS, ring->values_width);
+    if (ring->coupled && ring->resolved->settings.stop.fixed)
+        w.round = ota_ring_numbers(a, OTA_RING_ROWS, pairs->stride);
     return w;
 }
 
@@ -82,39 +84,47 @@ double ota_ring_row_mass(const ota_ring_device *ring, int64_t k) {
     return ota_row_mass(r, ring->unit.batch, ring->unit.head + k / r->queries, k % r->queries);
 }
 
-/* to[w][j] = from[j][w] */
-static void transpose(const ota_array *from, int64_t rows, double *to, int64_t ld) {
-    for (int64_t j = 0; j < rows; j++) {
-        for (int64_t w = 0; w < from->size[3]; w++)
-            to[w * ld + j] = ota_array_get(from, 0, 0, j, w);
+/* What is not finite shows in the slopes of the rows that may use it; beside a slope of 0 it is nothing. */
+static double finite_or_0(double x) { return isfinite(x) ? x : 0.0; }
+
+static void load_keys(const ota_ring_device *ring, int64_t count) {
+    const ota_ring_pairs *p = ring->pairs;
+    const int64_t width = ring->resolved->width;
+    const ota_array keys = ota_array_of(ring->block.keys, ring->type, 1, 1, ring->room, width);
+    double *rows = p->workers[0].queries;
+    for (int64_t j = 0; j < count; j++) {
+        if (j % OTA_RING_ROWS == 0)
+            ring->plans.forward->strategy.algebra->read_rows(
+                &keys, 0, 0, j, ota_int_min(OTA_RING_ROWS, count - j), rows, width);
+        const double *row = rows + j % OTA_RING_ROWS * width;
+        for (int64_t w = 0; w < width; w++) p->piece.keys[w * p->stride + j] = row[w];
+        for (int64_t w = 0; w < width && p->piece.lines != NULL; w++)
+            p->piece.lines[j * width + w] = finite_or_0(row[w]);
+    }
+}
+
+static void load_values(const ota_ring_device *ring, int64_t count) {
+    const ota_ring_pairs *p = ring->pairs;
+    const int64_t width = ring->values_width;
+    const ota_array values = ota_ring_values(ring);
+    ring->plans.forward->strategy.algebra->read_rows(&values, 0, 0, 0, count, p->piece.values,
+                                                     width);
+    for (int64_t j = 0; j < count; j++) {
+        double *row = p->piece.values + j * width;
+        for (int64_t w = 0; w < width; w++) {
+            if (!isfinite(row[w])) p->piece.nonfinite[j] = 1;
+            row[w] = finite_or_0(row[w]);
+        }
+        for (int64_t w = 0; w < width && p->piece.values_transposed != NULL; w++)
+            p->piece.values_transposed[w * p->stride + j] = row[w];
     }
 }
 
 void ota_ring_pairs_load(ota_ring_device *ring, const ota_ring_piece *piece, bool with_values) {
-    ota_ring_pairs *p = ring->pairs;
-    const int64_t width = ring->values_width;
-    const ota_array keys =
-        ota_array_of(ring->block.keys, ring->type, 1, 1, ring->room, ring->resolved->width);
     ota_ring_place(ring, piece, false, ring->plans.forward);
-    transpose(&keys, piece->count, p->piece.keys, p->stride);
-    /* What is not finite shows in the slopes of the rows that may use it; beside a slope of 0 it is nothing. */
-    for (int64_t j = 0; j < piece->count * keys.size[3] && p->piece.lines != NULL; j++) {
-        const double number = ota_array_get(&keys, 0, 0, j / keys.size[3], j % keys.size[3]);
-        p->piece.lines[j] = isfinite(number) ? number : 0.0;
-    }
-    memset(p->piece.nonfinite, 0, (size_t)ring->room);
-    if (!with_values || width == 0) return;
-    const ota_array values = ota_ring_values(ring);
-    for (int64_t j = 0; j < piece->count; j++) {
-        for (int64_t w = 0; w < width; w++) {
-            const double v = ota_array_get(&values, 0, 0, j, w);
-            p->piece.values[j * width + w] = isfinite(v) ? v : 0.0;
-            if (!isfinite(v)) p->piece.nonfinite[j] = 1;
-        }
-    }
-    const ota_array clean = ota_array_of(p->piece.values, OTA_F64, 1, 1, ring->room, width);
-    if (p->piece.values_transposed != NULL)
-        transpose(&clean, piece->count, p->piece.values_transposed, p->stride);
+    load_keys(ring, piece->count);
+    memset(ring->pairs->piece.nonfinite, 0, (size_t)ring->room);
+    if (with_values && ring->values_width > 0) load_values(ring, piece->count);
 }
 
 /* ---- blocks --------------------------------------------------------------------------------------- */

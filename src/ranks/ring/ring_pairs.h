@@ -32,6 +32,7 @@ typedef struct ota_ring_worker {
     double *weights;    /* likewise: P */
     double *slopes;     /* likewise, with gradients: U, then dS */
     double *raw;        /* likewise, with gradients: Q K^T */
+    double *round;      /* likewise, of fixed rounds with gradients: P of one */
     double *transposed; /* [OTA_RING_KEYS][OTA_RING_ROWS], with gradients */
     double *queries;    /* [OTA_RING_ROWS][width] */
     double *upstream;   /* [OTA_RING_ROWS][values width], with gradients */
@@ -251,11 +252,12 @@ void ota_ring_form_upstream(const ota_ring_block *b, const ota_array *out_grad);
 
 /* What dL/dS = w (U - a - b) / tau of a message round is made of; a of the unit's rows is in `mean`. */
 typedef struct ota_ring_pull {
-    const ota_array *out_grad; /* of all outputs, which U comes from; NULL: U is 0 */
-    const double *b;           /* [keys] of all; NULL: 0 */
-    ota_block_key_sums keys;   /* of this rank's rows, of all keys */
-    bool keys_alone;           /* no gradients of queries, keys and values */
-    const ota_gradients *want; /* terms, temperatures ... (ring_parameters.c); NULL: none */
+    const ota_array *out_grad;   /* of all outputs, which U comes from; NULL: U is 0 */
+    const double *b;             /* [keys] of all; NULL: 0 */
+    ota_block_key_sums keys;     /* of this rank's rows, of all keys */
+    bool keys_alone;             /* no gradients of queries, keys and values */
+    const ota_ring_kept *rounds; /* reversed, whose dL/dS is added; or NULL */
+    const ota_gradients *want;   /* terms, temperatures ... (ring_parameters.c); NULL: none */
 } ota_ring_pull;
 /* The message round. False: the communicator failed. */
 bool ota_ring_pull_pairs(ota_ring_device *ring, ota_ring_pull *pull);
@@ -272,10 +274,12 @@ void ota_ring_output_means(ota_ring_device *ring, const ota_array *out_grad, dou
 bool ota_ring_wants_parameters(const ota_resolved *r, const ota_gradients *want);
 void ota_ring_lay_out_parameters(ota_ring_device *ring, ota_arena *arena);
 void ota_ring_clear_parameters(ota_ring_device *ring);
-/* A message round begins; dL/dS of a block in `slopes`, its raw products in `raw`; what went through a softcap; the sides, in order; the
- * end of the message round, with what the sinks get. */
+/* A message round begins; what the rows of a block get, [rows][OTA_ROW_SUMS], of dL/dS in `slopes`, its raw products in `raw`; what
+ * terms get of it; what went through a softcap; the sides, in order; the end of the message round, with what the sinks get. */
 void ota_ring_begin_parameters(ota_ring_device *ring);
-void ota_ring_take_parameters(const ota_ring_block *b, const ota_ring_pull *pull);
+double *ota_ring_row_sums(const ota_ring_block *b);
+void ota_ring_take_numbers(const ota_ring_block *b, const ota_ring_pull *pull);
+void ota_ring_take_terms(const ota_ring_block *b, const ota_ring_pull *pull);
 void ota_ring_take_inside(const ota_ring_block *b, const ota_ring_pull *pull);
 void ota_ring_merge_parameters(const ota_ring_block *b, void *pull);
 void ota_ring_end_parameters(ota_ring_device *ring, const ota_ring_pull *pull);

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "operator/backward.h"
+#include "ring_fixed_rounds.h"
 #include "ring_pairs.h"
 #include "terms/terms.h"
 
@@ -55,8 +56,7 @@ void ota_ring_lay_out_parameters(ota_ring_device *ring, ota_arena *arena) {
                                 .sums.alibi = ota_ring_numbers(arena, r->heads, 1),
                                 .sums.sink = ota_ring_numbers(arena, r->heads, 1)};
     for (int t = 0; t < r->term_count; t++) {
-        /* What one message round finds of a pair of its own is the caller's, what many find is summed. */
-        space.sums.terms[t] = ota_backward_term_sum(r, &r->terms[t], !r->settings.stop.fixed);
+        space.sums.terms[t] = ota_backward_term_sum(r, &r->terms[t]);
         space.sums.terms[t].sum = ota_ring_numbers(arena, space.sums.terms[t].count, 1);
     }
     if (to == NULL) return;
@@ -113,12 +113,6 @@ static void add_line(const ota_ring_block *b, int place) {
     }
 }
 
-static void add_pairs(const ota_ring_block *b, int64_t k, bool by_order, double *sums) {
-    if (b->ring->pairs->state[b->at + k] == OTA_RING_NONFINITE)
-        sums[OTA_SUM_TEMPERATURE] = sums[OTA_SUM_ORDER] = (double)NAN;
-    ota_block_add_pair_sums(&b->in, k, by_order, sums);
-}
-
 /* Has a bias a row for every query? */
 static bool has_own_rows(const ota_ring_device *ring, int t) {
     const ota_resolved *r = ring->resolved;
@@ -152,11 +146,23 @@ static void add_columns(const ota_ring_block *b) {
     }
 }
 
-void ota_ring_take_parameters(const ota_ring_block *b, const ota_ring_pull *pull) {
-    const ota_resolved *r = b->ring->resolved;
-    double *sums = b->ring->backward.parameter_sums->rows + b->at * OTA_ROW_SUMS;
+double *ota_ring_row_sums(const ota_ring_block *b) {
+    return b->ring->backward.parameter_sums->rows + b->at * OTA_ROW_SUMS;
+}
+
+void ota_ring_take_numbers(const ota_ring_block *b, const ota_ring_pull *pull) {
     const bool by_order = ota_array_present(&pull->want->order);
-    for (int64_t k = 0; k < b->in.rows; k++) add_pairs(b, k, by_order, sums + k * OTA_ROW_SUMS);
+    for (int64_t k = 0; k < b->in.rows; k++) {
+        double *sums = ota_ring_row_sums(b) + k * OTA_ROW_SUMS;
+        if (b->ring->pairs->state[b->at + k] == OTA_RING_NONFINITE)
+            sums[OTA_SUM_TEMPERATURE] = sums[OTA_SUM_ORDER] = (double)NAN;
+        ota_block_add_pair_sums(&b->in, k, by_order, sums);
+    }
+}
+
+void ota_ring_take_terms(const ota_ring_block *b, const ota_ring_pull *pull) {
+    const ota_resolved *r = b->ring->resolved;
+    double *sums = ota_ring_row_sums(b);
     for (int t = 0; t < r->term_count; t++) {
         const ota_term *term = &r->terms[t];
         const ota_array *wanted = ota_gradient_of_term(r, pull->want, t);
@@ -221,6 +227,16 @@ void ota_ring_merge_parameters(const ota_ring_block *b, void *context) {
 
 /* ---- the end of a message round ---------------------------------------------------------------------------- */
 
+static void add_sink_of_rounds(const ota_ring_device *ring, const ota_ring_kept *of, int64_t k,
+                               const ota_row_parameters *row, double *sums) {
+    const int64_t queries = ring->resolved->queries, end = of->rounds * queries;
+    for (int64_t at = k; at < end && row->sink > -INFINITY; at += queries) {
+        const double sink =
+            ota_sink_weight(row, ring->plans.forward->strategy.algebra, row->sink, of->f[at]);
+        if (sink > 0.0) ota_add_sink_sums(row, sink, of->f[at], of->a[at], false, sums);
+    }
+}
+
 void ota_ring_end_parameters(ota_ring_device *ring, const ota_ring_pull *pull) {
     const ota_resolved *r = ring->resolved;
     const ota_ring_pairs *p = ring->pairs;
@@ -231,6 +247,7 @@ void ota_ring_end_parameters(ota_ring_device *ring, const ota_ring_pull *pull) {
         double *sums = ring->backward.parameter_sums->rows + k * OTA_ROW_SUMS;
         ota_row_parameters row;
         const double sink = ota_ring_sink_of(ring, k, &row);
+        if (pull->rounds != NULL) add_sink_of_rounds(ring, pull->rounds, k, &row, sums);
         if (p->state[k] == OTA_RING_NONFINITE && row.sink > -INFINITY) {
             sums[OTA_SUM_SINK] = (double)NAN;
         } else if (sink > 0.0) {
