@@ -57,9 +57,9 @@ typedef struct ota_match {
 /* Where costs are unread, reduce reads all of them, or the first call of bid the rows that wait, before anything is made of them. */
 typedef struct ota_match_passes {
     int64_t lanes; /* at most OTA_MATCH_LANES */
-    /* Row i of the costs, of f64 or f32 with any factor, into to [padded]. False: some may not be plain, which
+    /* The rows of costs, of f64 or f32 with any factor, into to [rows][padded]. False: some may not be plain, which
        is +inf or below 2^900 on both sides. */
-    bool (*take)(const ota_match_costs *costs, int64_t i, double *to, int64_t padded);
+    bool (*take)(const ota_match_costs *costs, int64_t rows, double *to, int64_t padded);
     /* Square matrices, nothing matched: v_j = min_i c_ij, and a column goes to its cheapest row where that is still free.
        How many rows wait, in `next`; -1: a column has no allowed pair. */
     int64_t (*reduce)(ota_match *match);

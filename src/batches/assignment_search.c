@@ -51,13 +51,11 @@ static bool take_costs(const ota_batch_kernels *kernels, const ota_cost_view *vi
                        const ota_match *match) {
     const int64_t padded = match->padded;
     const double limit = view->limit * fabs(factor);
-    bool plain = true;
     if (view->column_stride == 1) {
         const ota_match_costs costs = costs_of(view, factor);
-        for (int64_t i = 0; i < view->rows; i++)
-            plain &= kernels->match->take(&costs, i, match->own + i * padded, padded);
-        return plain;
+        return kernels->match->take(&costs, view->rows, match->own, padded);
     }
+    bool plain = true;
     for (int64_t block = 0; block < view->rows; block += TRANSPOSE_BLOCK) {
         const int64_t end = ota_int_min(block + TRANSPOSE_BLOCK, view->rows);
         for (int64_t j = 0; j < view->columns; j++) {

@@ -13,7 +13,7 @@
 
 #include "exact_sums.h"
 
-enum { BIDDING_SWEEPS = 2, BIDS_PER_ROW = 3, REFINEMENTS = 64, LANES = 4 };
+enum { BIDDING_SWEEPS = 2, BIDS_PER_ROW = 3, REFINEMENTS = 64 };
 
 /* A relative error of costs that shows nowhere, and a factor between costs that do not show beside each other. */
 static const double FINE = 0x1p-33, FAR = 0x1p30;
@@ -148,10 +148,22 @@ double ota_matched_slack(const ota_matched *matched) {
     return FINE * (matched->mean > 0.0 ? matched->mean : matched->least);
 }
 
+static double larger(double a, double b) { return a > b ? a : b; }
+
+/* In chains of comparisons of which none waits for another. */
 static double largest_price(const ota_match *match) {
-    double most = 0.0;
-    for (int64_t j = 0; j < match->columns; j++) most = fmax(most, fabs(match->price[j]));
-    return most;
+    const int64_t count = match->columns;
+    const double *price = match->price;
+    double a = 0.0, b = 0.0, c = 0.0, d = 0.0;
+    int64_t j = 0;
+    for (; j + 4 <= count; j += 4) {
+        a = larger(fabs(price[j]), a);
+        b = larger(fabs(price[j + 1]), b);
+        c = larger(fabs(price[j + 2]), c);
+        d = larger(fabs(price[j + 3]), d);
+    }
+    for (; j < count; j++) a = larger(fabs(price[j]), a);
+    return larger(larger(a, b), larger(c, d));
 }
 
 /* The costs of the matched pairs, in `offset`. */
@@ -174,27 +186,16 @@ static double least_cost(const ota_match *match) {
 
 /* Nearly always, and at once: costs and prices of one range. */
 static bool looks_plain(const ota_match *match, double least) {
-    double most = 0.0, price[LANES] = {0.0};
+    double most = 0.0;
     for (int64_t i = 0; i < match->rows; i++) {
         const double cost = fabs(ota_match_cost(&match->costs, i, match->column_of[i]));
-        most = cost > most ? cost : most;
+        most = larger(cost, most);
         least = cost > 0.0 && cost < least ? cost : least;
     }
-    for (int64_t j = 0; j < match->columns; j += LANES) {
-        /* The last lanes read some of those before again. */
-        const int64_t from = j + LANES <= match->columns ? j : match->columns - LANES;
-        const int64_t first = from > 0 ? from : 0;
-        const int lanes = match->columns < LANES ? (int)match->columns : LANES;
-        for (int l = 0; l < lanes; l++) {
-            const double own = fabs(match->price[first + l]);
-            price[l] = own > price[l] ? own : price[l];
-        }
-    }
-    double largest = most;
-    for (int l = 0; l < LANES; l++) largest = price[l] > largest ? price[l] : largest;
     /* The mean is at least that share of the most. */
     return most < FAR * least && most > 0.0 &&
-           4.0 * DBL_EPSILON * largest * (double)match->rows <= FINE * most;
+           4.0 * DBL_EPSILON * larger(largest_price(match), most) * (double)match->rows <=
+               FINE * most;
 }
 
 /* Of the costs as they are. */

@@ -99,35 +99,43 @@ static ALWAYS_INLINE bool match_are_plain(ota_match_form form, const ota_match_c
     return true;
 }
 
-static ALWAYS_INLINE bool match_take_as(ota_match_form form, const ota_match_costs *costs,
-                                        int64_t i, double *to, int64_t padded) {
-    const match_row row = match_row_of(form, costs, i);
-    const vec large = vec_set(LARGE), zero = vec_set(0.0);
-    vec sum[TOGETHER] = {zero, zero, zero, zero};
+/* Row i into to [padded]; what is summed shows whether its numbers are plain. */
+static ALWAYS_INLINE void match_take_row(const match_row *row, int64_t width, double *to,
+                                         int64_t padded, vec sum[TOGETHER]) {
+    const vec large = vec_set(LARGE);
     int64_t j = 0;
-    for (; j + TOGETHER * LANES <= costs->width; j += TOGETHER * LANES) {
+    for (; j + TOGETHER * LANES <= width; j += TOGETHER * LANES) {
         for (int k = 0; k < TOGETHER; k++) {
-            const vec numbers = match_numbers(&row, j + k * LANES);
-            sum[k] = vec_fma(match_allowed(&row, numbers), large, sum[k]);
-            vec_store(to + j + k * LANES, match_costs_of(&row, numbers));
+            const vec numbers = match_numbers(row, j + k * LANES);
+            sum[k] = vec_fma(match_allowed(row, numbers), large, sum[k]);
+            vec_store(to + j + k * LANES, match_costs_of(row, numbers));
         }
     }
-    for (; j < costs->width; j += LANES) {
-        const int64_t rest = costs->width - j;
-        const vec numbers =
-            rest < LANES ? match_last_numbers(&row, j, rest) : match_numbers(&row, j);
-        const vec own = match_costs_of(&row, numbers);
-        sum[0] = vec_fma(match_allowed(&row, numbers), large, sum[0]);
+    for (; j < width; j += LANES) {
+        const int64_t rest = width - j;
+        const vec numbers = rest < LANES ? match_last_numbers(row, j, rest) : match_numbers(row, j);
+        const vec own = match_costs_of(row, numbers);
+        sum[0] = vec_fma(match_allowed(row, numbers), large, sum[0]);
         vec_store(to + j,
                   rest < LANES ? vec_select(mask_range(0, rest), own, vec_set(INFINITY)) : own);
     }
     for (; j < padded; j += LANES) vec_store(to + j, vec_set(INFINITY));
+}
+
+static ALWAYS_INLINE bool match_take_as(ota_match_form form, const ota_match_costs *costs,
+                                        int64_t rows, double *to, int64_t padded) {
+    const vec zero = vec_set(0.0);
+    vec sum[TOGETHER] = {zero, zero, zero, zero};
+    for (int64_t i = 0; i < rows; i++) {
+        const match_row row = match_row_of(form, costs, i);
+        match_take_row(&row, costs->width, to + i * padded, padded, sum);
+    }
     return match_is_finite(sum);
 }
 
-static bool match_take(const ota_match_costs *costs, int64_t i, double *to, int64_t padded) {
-    return costs->form == OTA_MATCH_F32 ? match_take_as(OTA_MATCH_F32, costs, i, to, padded)
-                                        : match_take_as(OTA_MATCH_F64, costs, i, to, padded);
+static bool match_take(const ota_match_costs *costs, int64_t rows, double *to, int64_t padded) {
+    return costs->form == OTA_MATCH_F32 ? match_take_as(OTA_MATCH_F32, costs, rows, to, padded)
+                                        : match_take_as(OTA_MATCH_F64, costs, rows, to, padded);
 }
 
 #endif
