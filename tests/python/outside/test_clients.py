@@ -114,18 +114,39 @@ def test_domain_adaptation(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     np.testing.assert_allclose(ours, theirs, atol=1e-6)
 
 
-def test_hyper_connections() -> None:
-    """The doubly stochastic mix of residual streams, and its gradient: 20 rounds of columns and rows."""
+@pytest.mark.parametrize(("rounds", "scale"), [(20, 1.0), (1, 1.0), (3, 8.0)])
+def test_hyper_connections(rounds: int, scale: float) -> None:
+    """The doubly stochastic mix of residual streams, and its gradient: rounds of columns and rows, which
+    are the symmetric order turned, also long before they settle."""
     module = pytest.importorskip("hyper_connections.manifold_constrained_hyper_connections")
+
+    def mixed(x: torch.Tensor) -> torch.Tensor:
+        turned: torch.Tensor = otattn.sinkhorn_normalize(x.mT, rounds, order="symmetric")
+        return turned.mT
+
     generator = torch.Generator().manual_seed(3)
-    logits = torch.randn(5, 4, 4, generator=generator).requires_grad_()
-    theirs = module.sinkhorn_knopps(logits, iters=20)
-    along = torch.randn(theirs.shape, generator=generator)
-    (their_gradient,) = torch.autograd.grad(theirs, logits, along)
-    ours = otattn.sinkhorn_normalize(logits, rounds=20)
-    (gradient,) = torch.autograd.grad(ours, logits, along)
-    torch.testing.assert_close(ours, theirs, atol=1e-5, rtol=0)
-    torch.testing.assert_close(gradient, their_gradient, atol=1e-5, rtol=0)
+    for n in (1, 4, 17):
+        logits = (scale * torch.randn(5, n, n, generator=generator)).requires_grad_()
+        theirs = module.sinkhorn_knopps(logits, iters=rounds)
+        along = torch.randn(theirs.shape, generator=generator)
+        (their_gradient,) = torch.autograd.grad(theirs, logits, along)
+        ours = mixed(logits)
+        (gradient,) = torch.autograd.grad(ours, logits, along)
+        torch.testing.assert_close(ours, theirs, atol=1e-5, rtol=0)
+        torch.testing.assert_close(gradient, their_gradient, atol=1e-5, rtol=0)
+    found = []
+    for constraint in (None, mixed):
+        torch.manual_seed(4)
+        layer = module.ManifoldConstrainedHyperConnections(
+            4,
+            dim=8,
+            branch=torch.nn.Linear(8, 8),
+            layer_index=0,
+            sinkhorn_iters=rounds,
+            residual_mix_constraint_fn=constraint,
+        )
+        found.append(layer(torch.randn(8, 5, 8)))
+    torch.testing.assert_close(found[1], found[0], atol=1e-5, rtol=1e-5)
 
 
 # ---- clusters ------------------------------------------------------------------------------------
