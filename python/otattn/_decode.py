@@ -142,9 +142,9 @@ def step(
     of_torch = is_torch(query)
     memory: Memory = NUMPY
     if of_torch:
-        from ._torch_fold import TORCH
+        from ._torch_fold import TORCH, under_autocast
 
-        memory = TORCH
+        memory, named = TORCH, dict(under_autocast(named))
     operands, lead = memory.fold(spec, named)
     batch, heads, queries, _ = operands[0].shape
     keys = operands[1].shape[2]

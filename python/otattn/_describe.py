@@ -56,11 +56,11 @@ def describe(query: Any, key: Any, value: Any, **arguments: Any) -> str:
         operands, _ = folded_of(spec, named)
         return _of_plan(Job(spec._replace(dropout_p=0.0), [operand_of(x) for x in operands]))
     from ._device.choice import check_devices, describe_tensors, on_device
-    from ._torch_fold import fold_all
+    from ._torch_fold import fold_all, under_autocast
     from ._torch_fold import operand_of as operand_of_tensor
 
     check_devices(named)
-    tensors, _ = fold_all(spec, named)
+    tensors, _ = fold_all(spec, under_autocast(named))
     if on_device(spec, tensors):
         return describe_tensors(spec, tensors)
     return _of_plan(Job(spec._replace(dropout_p=0.0), [operand_of_tensor(x) for x in tensors]))

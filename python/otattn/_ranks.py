@@ -32,7 +32,7 @@ from ._spec import Spec
 from ._template import is_implicit
 from ._torch import _back
 from ._torch_derivative import no_second
-from ._torch_fold import TORCH, TYPES, folded_of, operand_of, operands_of, seed_of
+from ._torch_fold import TORCH, TYPES, folded_of, operand_of, operands_of, seed_of, under_autocast
 
 _REDUCE = ctypes.CFUNCTYPE(
     ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int, ctypes.c_int
@@ -388,7 +388,8 @@ def solve(link: Link, query: Tensor, key: Tensor, value: Tensor, /, **keywords: 
                 "dropout_seed is None; give every rank the same number, or they drop different pairs"
             )
         extra["dropout_seed"] = seed_of(seed)
-    folded = folded_of(query, key, value, spec.enable_gqa)
+    given = under_autocast({"query": query, "key": key, "value": value})
+    folded = folded_of(given["query"], given["key"], given["value"], spec.enable_gqa)
     heads, queries = folded.query.shape[1:3]
     keys = link.total(folded.key.shape[2])
     others = operands_of(extra, folded.batch, (heads, queries, keys), folded.query)

@@ -47,7 +47,7 @@ from ._spec_text import apart, spec_of_text, text_of, with_numbers
 from ._template import regulariser_of
 from ._torch_derivative import in_forward_mode, no_second, no_setup, register
 from ._torch_device import warn_of_cpu, wide_type
-from ._torch_fold import TORCH, fold_all
+from ._torch_fold import TORCH, fold_all, under_autocast
 from ._torch_vmap import gradients_vmap, looped_vmap, solve_vmap
 from ._torch_watch import empty_in_order, order_of
 
@@ -444,5 +444,5 @@ def _facts(numbers: list[float]) -> tuple[Info, Certificate]:
 def by_operator(spec: Spec, named: dict[str, Any], first: str, request: AuxRequest | None) -> Any:
     """A call on tensors that torch's dispatcher sees."""
     check_devices(named)
-    operands, lead = fold_all(spec, named)
+    operands, lead = fold_all(spec, under_autocast(named))
     return _call(spec, operands, first, lead, request)

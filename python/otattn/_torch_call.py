@@ -34,8 +34,11 @@ from ._spec import Spec
 from ._template import is_implicit, regulariser_of
 from ._threads import thread_limit
 from ._torch_derivative import plain_apply
-from ._torch_fold import TORCH
+from ._torch_fold import TORCH, under_autocast
 from ._torch_watch import is_plain
+
+# Whether it is on for any device, which costs least to ask.
+_autocast = torch._C._is_any_autocast_enabled
 
 
 class Way(NamedTuple):
@@ -74,6 +77,8 @@ def solved(spec: Spec, wants: tuple[Wants, Wants], arrays: Sequence[Any], reques
     for x in arrays:
         if x is not None and not isinstance(x, Tensor):
             return NotImplemented
+    if _autocast():
+        arrays = tuple(under_autocast(dict(zip(wants[0].order, arrays, strict=True))).values())
     present = [x for x in arrays if x is not None]
     if not is_plain(*present) or is_of_torch(spec.backend):
         return NotImplemented

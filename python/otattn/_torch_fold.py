@@ -162,12 +162,28 @@ def seed_of(seed: tuple[int | None, int]) -> Tensor:
     return torch.tensor([_signed(seed[0]), _signed(seed[1])])
 
 
+def under_autocast(named: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Query, key and value in the type of autocast where that is on, as torch's own attention takes them.
+
+    Each call asks once, ahead of what autograd records: backward meets other settings, and reads what
+    forward read.
+    """
+    query = named["query"]
+    kind = query.device.type
+    if "key" not in named or not torch.amp.is_autocast_available(kind) or not torch.is_autocast_enabled(kind):
+        return named
+    dtype = torch.get_autocast_dtype(kind)
+    found = dict(named)
+    for name in OPERANDS[:3]:
+        x = found[name]
+        if isinstance(x, Tensor) and x.is_floating_point() and x.dtype != torch.float64:
+            found[name] = x.to(dtype)
+    return found
+
+
 def folded_of(query: Any, key: Any, value: Any, enable_gqa: bool) -> Folded:
     """Checked tensors of one type in four dimensions."""
     query, key, value = floating("query", query), floating("key", key), floating("value", value)
-    if torch.is_autocast_enabled("cpu"):
-        kind = torch.get_autocast_dtype("cpu")
-        query, key, value = (x.to(kind) if x.dtype != torch.float64 else x for x in (query, key, value))
     for name, x in (("key", key), ("value", value)):
         if x.dtype != query.dtype:
             raise TypeError(f"{name} has type {x.dtype}, but query has {query.dtype}")

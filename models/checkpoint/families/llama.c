@@ -165,7 +165,8 @@ static const ota_tensor_row olmo2_rows[] = {
 /* ---- SmolLM 3 ---- */
 
 static const ota_config_key smollm3_keys[] = {
-    INTEGER_OR_NULL("num_key_value_heads", "attention.head_count_kv", AT(kv_heads), MOST_HEADS, 4, 0),
+    INTEGER_OR_NULL("num_key_value_heads", "attention.head_count_kv", AT(kv_heads), MOST_HEADS, 4,
+                    0),
     TRUTH("use_sliding_window", NULL, local.windowed, false),
     INTEGER_OR_NULL("sliding_window", NULL, AT(local.window), MOST_POSITIONS, 0, 0),
     /* Where no list says it, layers without positions are those that see a window. */

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import io
 import warnings
@@ -322,6 +323,41 @@ def test_aux_of_what_has_no_numbers_yet() -> None:
     assert both(x[0].to("meta"))[1].shape == (1, 2, 5)
     with FakeTensorMode():
         assert both(torch.empty(1, 2, 5, 4))[1].shape == (1, 2, 5)
+
+
+@pytest.mark.parametrize("method", ["softmax", "entmax:1.5", "softmax/exact"])
+@pytest.mark.parametrize("inside", [False, True])
+def test_gradients_under_autocast(method: str, inside: bool) -> None:
+    """Each call asks whether autocast is on, whatever was called before; backward, inside of it or outside,
+    reads what forward read."""
+    drawn = [x.detach().float() for x in tensors(3, 1, 2, 5, 4)]
+    on = lambda: torch.autocast("cpu", dtype=torch.bfloat16)  # noqa: E731
+
+    def gradients(kinds: list[torch.dtype], forward: Any, backward: Any, made: torch.dtype) -> list[Any]:
+        given = [x.to(kind, copy=True).requires_grad_() for x, kind in zip(drawn, kinds, strict=True)]
+        with forward():
+            out = otattn.attention(*given, method=method)
+        assert out.dtype == made
+        with backward():
+            out.float().square().sum().backward()
+        return [x.grad.float() for x in given]
+
+    off, low, full = contextlib.nullcontext, torch.bfloat16, torch.float32
+    around = on if inside else off
+    wanted = gradients([low] * 3, off, off, low)
+    plain = gradients([full] * 3, off, off, full)
+    for kinds in ([full] * 3, [low, full, full], [full, full, low]):
+        found = gradients(kinds, on, around, low)
+        assert all(torch.equal(x, y) for x, y in zip(found, wanted, strict=True))
+    found = gradients([full] * 3, off, around, full)
+    assert all(torch.equal(x, y) for x, y in zip(found, plain, strict=True))
+    x = torch.randn(2, 3, 8)
+    attention = otattn.nn.Attention(8, 2, method=method, batch_first=True, add_bias_kv=True)
+    with on():
+        out = attention(x, x, x)[0]
+    with around():
+        out.float().sum().backward()
+    assert attention.bias_k is not None and attention.bias_k.grad is not None
 
 
 def test_checkpointing_autocast_and_types() -> None:

@@ -262,7 +262,9 @@ def test_heads_in_part(tmp_path: Path, name: str, missing: str) -> None:
 @pytest.mark.parametrize("name", ["llama", "qwen2", "smollm3"])
 def test_as_many_key_heads(tmp_path: Path, name: str) -> None:
     """null says that there are as many heads of keys as of queries; a missing key has the class's number."""
-    model = make_model(tmp_path / "model", name, 2, num_attention_heads=4, num_key_value_heads=4, hidden_size=32)
+    model = make_model(
+        tmp_path / "model", name, 2, num_attention_heads=4, num_key_value_heads=4, hidden_size=32
+    )
     path = tmp_path / "model" / "config.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | {"num_key_value_heads": None}))
     expect_same(tmp_path, model, np.random.default_rng(1).integers(3, VOCABULARY, size=(2, 20)))
