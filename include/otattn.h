@@ -67,38 +67,42 @@ extern "C" {
 /* ---- status --------------------------------------------------------------------------------- */
 
 /* 0: every promise kept. > 0: finished, with a caveat. < 0: failed; outputs asked for are filled with
- * quiet NaN when the failure is numeric and untouched when the input was refused. */
+ * quiet NaN when the failure is numeric or the call was ended, and untouched when the input was refused. */
 typedef enum ota_status {
     OTA_OK = 0,
     /* exactly the asked rounds were run; no promise about the columns */
     OTA_FIXED_ITERS = 1,
-    OTA_PARTIAL = 2,        /* not converged, and the caller allowed the partial plan */
+    OTA_PARTIAL =
+        2, /* not converged, and the partial plan is there: the caller allowed it, or the call always has one */
     OTA_NONFINITE_ROWS = 3, /* some rows met NaN or +inf and are NaN; the others are right */
     OTA_EINVAL = -1,        /* an argument is out of its range or does not fit another */
     OTA_ENOMEM = -2,
-    OTA_EOVERFLOW = -3, /* a size product leaves the range of size_t or int64_t */
-    OTA_EALIAS = -4,    /* an output overlaps an input or another output */
-    OTA_EALIGN = -5,    /* an array is not naturally aligned for its type */
-    OTA_NOT_CONVERGED = -6,
-    OTA_INFEASIBLE = -7, /* no plan meets the masses on this support */
+    OTA_EOVERFLOW = -3,     /* a size product leaves the range of size_t or int64_t */
+    OTA_EALIAS = -4,        /* an output overlaps an input or another output */
+    OTA_EALIGN = -5,        /* an array is not naturally aligned for its type */
+    OTA_NOT_CONVERGED = -6, /* the rounds or steps ran out before the tolerance was met */
+    OTA_INFEASIBLE = -7,    /* no plan meets the masses on this support */
     /* the tolerance lies below what f64 can reach: said before solving, or after it where relaxed
        rows carry so much mass, or above entmax:2 weights next to 0 lie so far apart, that rounding
        alone exceeds the tolerance */
     OTA_TOL_UNREACHABLE = -8,
-    OTA_NONFINITE = -9, /* a coupled method or strict mode met NaN or +inf */
-    OTA_NOT_DIFFERENTIABLE = -10,
-    OTA_UNSUPPORTED = -11, /* the cell has no meaning or no solver; the sentence says why */
-    OTA_CANCELLED = -12,
-    OTA_TIMEOUT = -13,
-    OTA_EFORMAT = -14,
-    OTA_ELIMIT = -15, /* a limit set by the caller (workspace) is too small */
-    OTA_EIO = -16,
-    OTA_EPATH = -17,
-    OTA_ETRUNC = -18,
-    OTA_EMISMATCH = -19,
-    OTA_EDEVICE = -20,
-    OTA_ECOMM = -21,
-    OTA_EINTERNAL = -22,
+    OTA_NONFINITE = -9,           /* a coupled method or strict mode met NaN or +inf */
+    OTA_NOT_DIFFERENTIABLE = -10, /* hard plans have no gradient */
+    /* the combination has no meaning or no solver, and the sentence says why; or a struct of a newer
+       header has a field set that this library does not know */
+    OTA_UNSUPPORTED = -11,
+    OTA_CANCELLED = -12, /* by ota_options.cancel */
+    OTA_TIMEOUT = -13,   /* by ota_options.deadline_ns */
+    OTA_EFORMAT = -14,   /* a file does not follow its format */
+    OTA_ELIMIT = -15,    /* a limit set by the caller (workspace) is too small */
+    OTA_EIO = -16,       /* reading or writing failed */
+    OTA_EPATH = -17,     /* a path cannot be opened */
+    OTA_ETRUNC = -18,    /* a file ends too early */
+    OTA_EMISMATCH =
+        -19, /* a checkpoint does not fit its configuration, or a rank another's problem */
+    OTA_EDEVICE = -20,   /* the device failed */
+    OTA_ECOMM = -21,     /* a call of the communicator failed */
+    OTA_EINTERNAL = -22, /* an internal check failed: a defect of the library */
     OTA_UNSOLVED = -1000 /* what a result holds before any solve */
 } ota_status;
 
@@ -117,8 +121,8 @@ OTA_API const char *ota_status_text(ota_status status);
 /* "MAJOR.MINOR.PATCH" of the library that is running. */
 OTA_API const char *ota_version(void);
 
-/* The processors that this process may use, at least 1: its affinity mask, bounded by the CPU quota of its control groups,
- * version 1 or 2. Where threads is 0 a call takes as many. */
+/* The processors that this process may use, at least 1: those of its affinity mask (where there is none, all), on Linux no more
+ * than the CPU quota of its control groups allows, version 1 or 2. Where threads is 0 a call takes as many. */
 OTA_API int ota_processors(void);
 
 /* ---- arrays --------------------------------------------------------------------------------- */
@@ -157,12 +161,12 @@ OTA_API ota_array ota_array_of(void *data, ota_type type, int64_t batch, int64_t
 
 /* Terms are added to or bend the scores, always in this order, whatever the order in `terms`:
  *   scale * (Q K^T + relative inside) -> softcap -> + alibi + relative + dense -> masks -> / tau.
- * At most one term of each kind but OTA_TERM_DENSE. */
+ * At most one term of each kind but OTA_TERM_DENSE, and 16 terms. */
 typedef enum ota_term_kind {
     /* array [batch|1, heads|1, queries|1, keys|1]: added to S; half of its type's least finite number, or less, forbids */
     OTA_TERM_DENSE = 1,
     /* array {1,1,1,heads} of slopes, or absent and `value` for all heads: S_ij -= slope |i +
-       offset - j|, slope in units of S [LIT-12, 32] */
+       offset - j| (offset as below), slope in units of S [LIT-12, 32] */
     OTA_TERM_ALIBI,
     /* array {1,heads|1,1,queries+keys-1}: b[i - j + keys - 1] added to S */
     OTA_TERM_RELATIVE,
@@ -181,7 +185,7 @@ typedef struct ota_term {
     double value;
 } ota_term;
 
-/* Supports say which pairs may carry weight; several compose by AND. A pair outside has weight
+/* Supports say which pairs may carry weight: those that all of them allow, 16 at most. A pair outside has weight
  * exactly 0 and its scores, keys and values are not used (NaN there has no effect). With
  * queries != keys, positions follow ota_problem.corner: query i stands at position i + offset,
  * offset = 0 (top-left) or keys - queries (bottom-right). [TOT-43..48] */
@@ -192,7 +196,7 @@ typedef enum ota_support_kind {
     /* same block only: blocks of `left` positions, or array {1,1,1,blocks} I64 of block sizes that
        together cover every position */
     OTA_SUPPORT_BLOCK,
-    OTA_SUPPORT_LENGTHS, /* array {1,1,1,batch} I64: keys 0 ... length-1 take part */
+    OTA_SUPPORT_LENGTHS, /* array {1,1,1,batch} I64, 0 to keys: keys 0 ... length-1 take part */
     /* array BOOL, broadcasts to [batch, heads, queries, keys]; true = in */
     OTA_SUPPORT_BOOLEAN,
     /* array f64..f16, broadcasts: added to S; half of its type's least finite number, or less (-inf too), forbids */
@@ -218,12 +222,12 @@ typedef enum ota_regulariser {
     /* Tsallis of order alpha > 0; 1 is solved as softmax, 2 is sparsemax; below 1 no weight is 0 [LIT-10, 11] */
     OTA_ENTMAX,
     OTA_HARD,  /* nothing: argmax, assignment, transportation [ELA-04, 14] */
-    OTA_CUSTOM /* ota_problem.custom; free columns on the rows axis only [LIT-34] */
+    OTA_CUSTOM /* ota_problem.custom; free columns on the rows axis alone [LIT-34] */
 } ota_regulariser;
 
 /* A regulariser of the caller's: R(P) = sum_ij Omega(P_ij), Omega convex on p >= 0. Weights are
- * P_ij = weight((S_ij + f_i) / tau), f_i fixed by the row's mass. The functions are called with any
- * finite x >= -1e308, from several threads at once. */
+ * P_ij = weight((S_ij + f_i) / tau), f_i fixed by the row's mass. weight and slope are required. The functions
+ * are called with any finite x >= -1e308, from several threads at once. */
 typedef struct ota_custom {
     /* (Omega')^-1 clipped at 0: never negative, never falling, continuous; refused where a sample of
        arguments shows otherwise */
@@ -241,7 +245,7 @@ typedef enum ota_column_rule {
     OTA_COLUMNS_CAPPED,  /* column sums <= cap * column_mass [DER-02] */
     /* steps rounds of g <- g - lambda tau log(c/nu), then rows [ELA-07..11] */
     OTA_COLUMNS_ELASTIC,
-    /* row i = last row of the exact plan of queries 0..i on keys 0..keys-queries+i [DER-04] */
+    /* row i = last row of the exact plan of queries 0..i on keys 0..keys-queries+i; no more queries than keys [DER-04] */
     OTA_COLUMNS_PREFIX,
     /* rows in order; each takes at most what earlier rows left of every key's capacity cap *
        column_mass [DER-23] */
@@ -272,7 +276,7 @@ typedef struct ota_problem {
     int cost;
     /* 0: 1 / sqrt(width) for queries and keys (1 if width is 0), 1 for a matrix */
     double scale;
-    double temperature; /* tau > 0 divides S; 0: 1 [TOT-09] */
+    double temperature; /* tau > 0, no subnormal number, divides S; 0: 1 [TOT-09] */
     /* {1,1,1,heads} f64 or f32: one tau per head instead [CETA-29] */
     ota_array temperatures;
 
@@ -286,28 +290,33 @@ typedef struct ota_problem {
     double order; /* alpha of OTA_ENTMAX, > 0; 0: 1.5 */
 
     ota_row_rule rows;
-    double row_strength; /* RHO of relaxed rows (units of S); needs relaxed columns */
+    double
+        row_strength; /* RHO of relaxed rows, > 0, units of S; these need softmax with relaxed columns */
 
     ota_column_rule columns;
     double strength; /* rho of relaxed columns, > 0, units of S */
-    double cap;      /* cap of capped and online, > 0, units of mass */
+    double cap;      /* cap of capped and online, > 0, times column_mass */
     double lambda;   /* elastic, 0 <= lambda < 2 */
     /* elastic rounds, >= 0 (lambda = 0 or steps = 0 is softmax bit for bit) */
     int64_t steps;
-    ota_array lambdas; /* {1,1,1,keys} f64 or f32: a lambda per key instead [ELA-13] */
+    ota_array
+        lambdas; /* {1,1,1,keys} f64 or f32: a lambda per key instead, rows axis alone [ELA-13] */
 
-    /* mu >= 0, {batch|1, heads|1, 1, queries} of any floating type; absent: 1. Totals that differ by what rounding to the
-       coarser type may make of them (f64 1e-12, f32 1e-6, f16 2^-10, bf16 2^-7, relative) are equal */
+    /* mu >= 0, {batch|1, heads|1, 1, queries} of any floating type; absent: 1. Totals of rows and columns that differ by what
+       rounding to the coarser of their types may make of them (f64 1e-12, f32 1e-6, f16 2^-10, bf16 2^-7, relative; 1e-6 at
+       least unless queries or scores are f64) are equal */
     ota_array row_mass;
     /* nu >= 0, {batch|1, heads|1, 1, keys}; absent: sum mu / usable keys (0 for a key no query
-       may use); multiplies cap (absent: 1) for capped and online; refused for free and prefix */
+       may use; exact columns with a sink must have it given); multiplies cap (absent: 1) for capped and online; refused for
+       free and prefix */
     ota_array column_mass;
 
     /* OTA_AXIS_COLUMNS: P = (plan of S^T)^T: keys give exactly column_mass (absent: 1) and the column
-       rule governs the queries with row_mass as its target; no prefix, online or sink [BLOG-02] */
+       rule governs the queries with row_mass as its target; no prefix, online, sink or lambdas [BLOG-02] */
     ota_axis axis;
-    /* printed orders of CETA (14)-(15) and ELA (8)-(9): start at columns = no first row update, end
-       at columns = no last one, so rows are not exact [CETA-07, ELA-10] */
+    /* orders of rounds as papers print them, CETA (14)-(15) and ELA (8)-(9): start at columns = no first row update, end
+       at columns = no last one, so rows are not exact. Of softmax with exact, relaxed, capped, bounded or elastic columns
+       [CETA-07, ELA-10] */
     ota_side start, end;
 
     ota_custom custom; /* of OTA_CUSTOM */
@@ -325,8 +334,8 @@ typedef struct ota_problem {
        0 <= lower <= upper, upper > 0 */
     double lower, upper;
 
-    /* Entry caps: P_ij <= c_ij, in units of mass. One number for all pairs (0: none), or an array, f64 or f32, that
-       broadcasts to [batch, heads, queries, keys]; entries > 0, +inf: no cap. With f and g as above, of pairs at their
+    /* Entry caps: P_ij <= c_ij, in units of mass. One number for all pairs (0 and +inf: none), or an array, f64 or f32, that
+       broadcasts to [batch, heads, queries, keys]; entries > 0, +inf: no cap. Not both. With f and g as above, of pairs at their
        cap only the inequality holds:
            entropy   P_ij = min(c_ij, exp((S_ij + f_i + g_j) / tau)), and Tsallis alike
            hard      S_ij + f_i + g_j >= 0 wherever P_ij = c_ij
@@ -355,7 +364,7 @@ typedef enum ota_reduction { OTA_REDUCE_SUM = 0, OTA_REDUCE_MAX } ota_reduction;
 /* How the keys and values of other ranks reach a rank. */
 typedef enum ota_key_transport {
     OTA_KEYS_AUTO =
-        0, /* gathered where `workspace_limit` has room for that on every rank, else round a ring */
+        0, /* gathered where there is memory for that, within `workspace_limit`, on every rank; else round a ring */
     OTA_KEYS_GATHERED, /* all at once, in memory of the plan */
     /* one rank's share at a time, passed on from rank to rank: softmax, entmax and hard rows on free columns, plain
        rounds of softmax, Newton's columns of entmax and of caps of entries; wants send_receive where there is more than
@@ -372,7 +381,9 @@ typedef enum ota_key_transport {
  * (column_mass, lambdas, column_potential, receiver ...), lengths and block sizes are whole and the same on every rank;
  * arrays over pairs have the rank's rows and all keys. ota_plan_create, ota_plan_rebind, ota_forward, ota_backward, ota_jvp
  * and ota_certify (which wants column_potential unless columns are free) are then calls that every rank makes in the same
- * order; ota_decode is refused. What a result tells is of the whole problem.
+ * order; ota_decode, ota_plan_scores and ota_plan_measure are OTA_UNSUPPORTED. Where the ranks' problems or options differ, or
+ * one of them is refused, no rank goes on: OTA_EMISMATCH, or the refused rank's own status. What a result tells is of the whole
+ * problem.
  *
  * Free columns need no round trip but keys and values; exact, relaxed, capped, bounded and elastic columns of softmax add
  * one sum of `keys` doubles a head and round, in a ring two message rounds of the keys, and Newton (entmax, relaxed rows,
@@ -398,9 +409,9 @@ typedef struct ota_communicator {
     int (*send_receive)(void *user, int to, const void *given, int64_t bytes, int from,
                         void *wanted, int64_t wanted_bytes);
     ota_key_transport keys;
-    /* zigzag: how many of this rank's queries and how many of its keys are its first piece, where that is not half of them
-       (of sequences packed one behind the other, which zigzag shares cut anywhere); NULL: half. Read while plans are made
-       and by ota_certify */
+    /* zigzag alone, [2]: how many of this rank's queries and how many of its keys are its first piece, where that is not half
+       of them (of sequences packed one behind the other, which zigzag shares cut anywhere); NULL: half. Read while plans are
+       made and by ota_certify */
     const int64_t *first_pieces;
 } ota_communicator;
 
@@ -417,7 +428,7 @@ typedef enum ota_precision {
 } ota_precision;
 
 /* Runs body(context, index, worker) for every index in [0, count), in any order, on at most
- * `threads` workers (worker in [0, threads), no two at once with the same number), and returns when
+ * `threads` workers, 1 to 4096 (worker in [0, threads), no two at once with the same number), and returns when
  * all are done. */
 typedef struct ota_executor {
     void (*run)(void *user, int64_t count, void (*body)(void *context, int64_t index, int worker),
@@ -447,7 +458,7 @@ typedef struct ota_options {
        and one row update after the first row update: 0 rounds is softmax; Sinkformers' half-steps
        are 2 rounds + 1 [CETA-06] */
     int64_t rounds;
-    /* > 0: first temperature of the schedule inside the solve [ELA-12, 19] */
+    /* > 0: a schedule inside the solve begins at this temperature and falls to the problem's [ELA-12, 19] */
     double anneal_start;
     double anneal_factor; /* each stage multiplies it, 0 < factor < 1; 0: 0.5 */
     /* rounds per stage; 0: 5 (1 with elastic: one stage per round) */
@@ -455,20 +466,21 @@ typedef struct ota_options {
     int anneal_keep_scaling; /* keep v = exp(g / tau) between stages instead of g */
     /* over-relaxation of the column update, 0 < w < 2; 0: 1 [DER-08, 09] */
     double relaxation;
-    int relaxation_auto; /* choose it from the measured rate */
+    int relaxation_auto; /* not 0: choose relaxation from the measured rate */
     ota_center center;   /* [TOT-106] */
     /* of the potentials and stored scores [TOT-107]; AUTO: docs/development/numerics.md */
     ota_precision precision;
-    double tolerance_scaling; /* > 0: stop only if also osc(g change) <= this [TOT-14] */
+    double
+        tolerance_scaling; /* > 0: stop only if max - min of what a round adds to g is also this at most [TOT-14] */
     /* exact columns without total support: solve on the usable pairs */
     int prune;
     int allow_partial;  /* not converged: write the plan, OTA_PARTIAL */
-    int strict;         /* non-finite rows are an error */
+    int strict;         /* rows that meet NaN or +inf are an error, OTA_NONFINITE */
     const char *solver; /* NULL or "auto", or a name of ota_solver_name */
-    /* 0: the CPUs this process may use; results do not depend on it */
+    /* 0: the CPUs this process may use; at most 4096; results do not depend on it */
     int threads;
     const ota_executor *executor; /* NULL: own threads */
-    /* NULL or a name of ota_kernel_name: use nothing newer; absent = refused */
+    /* NULL or a name of ota_kernel_name: use nothing newer; other names are refused */
     const char *cpu;
     size_t workspace_limit; /* bytes the plan may take; 0: no limit */
     /* not 0 stops with OTA_CANCELLED. Read as an atomic int, relaxed, at least every tenth of a second of work: another
@@ -481,26 +493,28 @@ typedef struct ota_options {
     int64_t deadline_ns;
     void (*progress)(void *user, const ota_progress *progress);
     void *progress_user;
-    int gradients; /* 1: the plan also holds the workspace of ota_backward */
+    int gradients; /* not 0: the plan also holds the workspace of ota_backward and ota_jvp */
     /* how ota_backward differentiates coupled columns: 0 chooses, 1 the conditions of the solution
        (tolerance mode), 2 the rounds that ran, in reverse (elastic and fixed rounds) [DER-14, 15] */
     int backward;
     /* NULL or a name of ota_backend_name; the first is the default; "plain" computes in f64 whatever `precision` says */
     const char *backend;
-    /* NULL: one process. Else the problem's rows lie on many (above); the struct is copied, `user` borrowed */
+    /* NULL: one process. Else the problem's rows lie on many (see ota_communicator); the struct is copied, `user` borrowed */
     const ota_communicator *communicator;
 } ota_options;
 
 /* ---- methods by name ------------------------------------------------------------------------ */
 
 /* Parses REGULARISER[/COLUMNS][{option=value,...}] or an alias ("softmax", "entmax:1.5/capped:2",
- * "softmax/elastic:0.3,8", "ceta{temperature=.5,rounds=10}", "assignment", "argmax") and sets only
- * the fields it names: regulariser, order, columns and their parameters; from braces temperature, scale, entry_cap,
- * tolerance, tolerance_scaling, rounds, max_rounds, anneal, relaxation, prune. `options` may be NULL where braces name
- * none of those from tolerance on. EINVAL (with a did-you-mean) changes nothing. */
+ * "softmax/elastic:0.3,8", "ceta{temperature=.5,rounds=10}", "assignment", "argmax") and sets regulariser, order and columns
+ * (without a word for it softmax, and free), the parameters of the columns, and what braces name: temperature, scale, entry_cap,
+ * tolerance, tolerance_scaling, rounds, max_rounds, anneal, relaxation, prune. Other fields stay as they are. `options` may be
+ * NULL where braces name none of those from tolerance on. OTA_EINVAL (with a did-you-mean) and OTA_UNSUPPORTED (structs of a
+ * newer header) change nothing. */
 OTA_API ota_status ota_method_parse(const char *text, ota_problem *problem, ota_options *options,
                                     ota_error *error);
-/* The canonical spelling ("softmax/exact") without braces; returns the length it needs without NUL. */
+/* The canonical spelling ("softmax/exact") of regulariser, columns and one cap of all entries ("{entry_cap=0.5}"), without other
+ * braces, NUL-terminated within text_size; returns the length it needs without the NUL. */
 OTA_API size_t ota_method_name(const ota_problem *problem, char *text, size_t text_size);
 
 /* ---- plan ----------------------------------------------------------------------------------- */
@@ -509,24 +523,25 @@ OTA_API size_t ota_method_name(const ota_problem *problem, char *text, size_t te
  * threads at once. ota_forward and ota_decode change what a plan holds, as ota_plan_rebind does. */
 typedef struct ota_plan ota_plan;
 
-/* Checks everything about the problem but the contents of large arrays. */
+/* Checks what ota_plan_create checks but for memory: all but the contents of large arrays. OTA_OK, or its statuses. */
 OTA_API ota_status ota_check(const ota_problem *problem, const ota_options *options,
                              ota_error *error);
 
 /* Chooses solver, kernels and memory once. `values_width` is the width of the values that forward will
  * be given (0 if none). The structs are copied, their arrays borrowed. *plan is NULL on failure.
- * Threads are started here. */
+ * Threads are started here. OTA_OK; OTA_EINVAL, OTA_EALIGN, OTA_EOVERFLOW, OTA_UNSUPPORTED; OTA_ENOMEM; OTA_ELIMIT where
+ * workspace_limit does not suffice; with a communicator OTA_EMISMATCH and OTA_ECOMM. */
 OTA_API ota_status ota_plan_create(ota_plan **plan, const ota_problem *problem,
                                    int64_t values_width, const ota_options *options,
                                    ota_error *error);
-/* What ota_plan_bytes would say of the plan that ota_plan_create would make of these, without its memory: of the same
- * statuses, too. With OTA_ELIMIT *bytes is what the smallest plan takes, with OTA_EOVERFLOW SIZE_MAX, else 0. Not with a
+/* *bytes becomes what ota_plan_bytes would say of the plan that ota_plan_create would make of these, whose statuses it has; its
+ * memory is not taken. With OTA_ELIMIT *bytes is what the smallest plan takes, with OTA_EOVERFLOW SIZE_MAX, else 0. Not with a
  * communicator (OTA_UNSUPPORTED). Threads are started and ended. */
 OTA_API ota_status ota_plan_measure(const ota_problem *problem, int64_t values_width,
                                     const ota_options *options, size_t *bytes, ota_error *error);
 /* Frees a plan; NULL is fine. */
 OTA_API void ota_plan_free(ota_plan *plan);
-/* All bytes the plan holds; forward allocates none. */
+/* Bytes of the plan's memory, which its calls do not add to. */
 OTA_API size_t ota_plan_bytes(const ota_plan *plan);
 /* Human-readable lines "key: value" (solver and why, kernel, threads, bytes, path, precision,
  * tolerance ...), NUL-terminated within text_size; returns the length it needs without the NUL. */
@@ -539,8 +554,8 @@ OTA_API const char *ota_plan_kernel(const ota_plan *plan);
 OTA_API int ota_plan_threads(const ota_plan *plan);
 /* Points the plan at another problem of the same shapes, types and rules, with as many terms and supports of the same kinds.
  * Numbers may differ (temperature, scale, order, strength, bounds ...) as long as a plan made for them would choose the same:
- * not from order < 1 to order > 1, from lambda 1 to another, from lower 0 to above it. Anything else is EINVAL, the field
- * named, and the plan keeps its old problem. */
+ * not from order < 1 to order > 1, from lambda 1 to another, from lower 0 to above it. Anything else is refused, the field
+ * named, and the plan keeps its old problem: OTA_EINVAL, or a status of ota_plan_create. */
 OTA_API ota_status ota_plan_rebind(ota_plan *plan, const ota_problem *problem, ota_error *error);
 /* Gives the calls to come another options.deadline_ns (0: none), since what a plan was made with passes. Not while one runs. */
 OTA_API void ota_plan_set_deadline(ota_plan *plan, int64_t deadline_ns);
@@ -559,24 +574,27 @@ typedef struct ota_head_result {
  * inputs or each other. */
 typedef struct ota_arrays {
     size_t size; /* sizeof(ota_arrays) */
-    /* in [batch, key heads, keys, values width]; same type family as queries */
+    /* in [batch, key heads, keys, values width]; any float type */
     ota_array values;
     /* out [batch, heads, queries, values width] = P V; any float type */
     ota_array out;
     ota_array coupling; /* out [batch, heads, queries, keys] = P; any float type */
     /* out {batch, heads, 1, queries} f64 or f32; -inf for an empty row */
     ota_array row_potential;
-    ota_array column_potential; /* out {batch, heads, 1, keys} f64 or f32; absent rules give 0 */
-    /* out {batch, heads, 1, queries} LSE_j (S_ij + g_j)/tau in nats (entropy only), sink
-       included; -inf for an empty row */
+    ota_array
+        column_potential; /* out {batch, heads, 1, keys} f64 or f32; 0 of free and online columns */
+    /* the rest f64 or f32 but `remaining`. out {batch, heads, 1, queries} LSE_j (S_ij + g_j)/tau in nats, sink
+       included; -inf for an empty row; NaN of other regularisers than entropy */
     ota_array lse;
-    ota_array receiver;        /* out {batch, heads, 1, keys} column sums, f64 or f32 */
-    ota_array row_entropy;     /* out {batch, heads, 1, queries} entropy of P_i / mu_i, nats */
-    ota_array row_support;     /* out {batch, heads, 1, queries} number of positive weights */
-    ota_array row_max;         /* out {batch, heads, 1, queries} largest weight */
-    ota_array sink;            /* out {batch, heads, 1, queries} weight on the sink */
-    ota_array start_potential; /* in {batch, heads, 1, keys} f64 or f32: warm start g */
-    /* in and out {batch, heads, 1, keys} f64: online capacity left; given: the call starts from
+    ota_array receiver;    /* out {batch, heads, 1, keys} column sums */
+    ota_array row_entropy; /* out {batch, heads, 1, queries} entropy of P_i / mu_i, nats */
+    ota_array row_support; /* out {batch, heads, 1, queries} number of positive weights */
+    ota_array row_max;     /* out {batch, heads, 1, queries} largest weight */
+    ota_array sink;        /* out {batch, heads, 1, queries} weight on the sink */
+    /* in {batch, heads, 1, keys}: g to start from, of softmax and entmax with exact, relaxed, capped, bounded or elastic
+       columns on the rows axis; refused elsewhere */
+    ota_array start_potential;
+    /* in and out {batch, heads, 1, keys} f64, of online columns alone: capacity left; given: the call starts from
        it and leaves the new rest there */
     ota_array remaining;
     ota_head_result *heads; /* out: batch * heads records, or NULL */
@@ -590,13 +608,14 @@ typedef struct ota_result {
     int64_t empty_rows, nonfinite_rows;
     /* allowed pairs on no feasible plan, when that was established */
     int64_t unusable_pairs;
-    int64_t pruned_pairs;
+    int64_t pruned_pairs; /* of these, left out by options.prune */
     /* kernel entries flushed to zero by the linear domain [TOT-108] */
     int64_t underflowed;
-    int promoted;               /* every head was worked on in f64 although the data is narrower */
-    double temperature_reached; /* smallest temperature solved when a schedule stopped early */
-    int64_t head;               /* batch * heads + head index of the worst head */
-    char sentence[512];         /* why the status is not OTA_OK, in one sentence, or "" */
+    int promoted; /* every head was worked on in f64 although the data is narrower */
+    /* smallest temperature solved where the schedule of head `head` stopped early; else the first head's own */
+    double temperature_reached;
+    int64_t head;       /* batch index * heads + head index of the worst head */
+    char sentence[512]; /* why the status is not OTA_OK, in one sentence, or "" */
     /* ota_backward: worst relative residual over heads of the linear system it solved; 0 without */
     double backward_residual;
     /* what found the plan of head `head`: a name of ota_solver_name, owned by the library */
@@ -610,13 +629,17 @@ typedef struct ota_result {
 } ota_result;
 
 /* Solves and writes the outputs that are present. Allocates nothing, chooses nothing. Numeric trouble
- * of one head poisons that head only. `result` may be NULL. */
+ * of one head makes that head's outputs NaN, no others. `result` may be NULL; its size must be set. OTA_OK, OTA_FIXED_ITERS,
+ * OTA_PARTIAL, OTA_NONFINITE_ROWS; OTA_NOT_CONVERGED, OTA_INFEASIBLE, OTA_TOL_UNREACHABLE, OTA_NONFINITE of a head, `result`
+ * and sentence filled; OTA_CANCELLED, OTA_TIMEOUT, OTA_ECOMM with all outputs NaN; OTA_EINVAL, OTA_EALIGN, OTA_EALIAS,
+ * OTA_UNSUPPORTED, nothing filled. */
 OTA_API ota_status ota_forward(ota_plan *plan, const ota_arrays *arrays, ota_result *result,
                                ota_error *error);
 
 /* One decode step with a KV cache. The plan was created for keys = capacity of the cache and
  * bottom-right causal positions; only the first `key_count` keys exist, and the queries are the last
- * ones of them. Free and online columns only (OTA_UNSUPPORTED otherwise); online wants
+ * ones of them: queries <= key_count <= keys. Free and online columns on the rows axis without relative biases and without a
+ * communicator (OTA_UNSUPPORTED otherwise); else the statuses of ota_forward. Online wants
  * arrays->remaining, whose entries for new keys the caller sets to cap * column_mass before the call
  * (ota_decode_capacity does) and which is not to be used again after OTA_CANCELLED or OTA_TIMEOUT: some heads may have spent of
  * it. [DER-23] */
@@ -627,9 +650,10 @@ OTA_API ota_status ota_decode(ota_plan *plan, const ota_arrays *arrays, int64_t 
 OTA_API ota_status ota_decode_capacity(const ota_plan *plan, const ota_array *remaining,
                                        int64_t first, int64_t last, ota_error *error);
 
-/* The scores of one head, rows first ... first + rows - 1 of S, terms in and before the division by the temperature, in f64;
- * -inf where a mask forbids the pair: out [1, 1, rows, keys], any float type. key_count as in ota_decode; 0: all keys.
- * Allocates (OTA_ENOMEM); not with a communicator (OTA_UNSUPPORTED). */
+/* The scores of one head, rows first ... first + rows - 1 of S, with all terms and before the division by the temperature,
+ * computed in f64; -inf where a mask forbids the pair: out [1, 1, rows, keys], any float type. key_count as in ota_decode; 0: all
+ * keys. Allocates (OTA_ENOMEM); not with a communicator (OTA_UNSUPPORTED); OTA_EINVAL, OTA_EALIGN, OTA_EOVERFLOW; OTA_CANCELLED,
+ * OTA_TIMEOUT, after which some rows are not written. */
 OTA_API ota_status ota_plan_scores(const ota_plan *plan, int64_t batch, int64_t head, int64_t first,
                                    int64_t key_count, const ota_array *scores, ota_error *error);
 
@@ -664,13 +688,14 @@ typedef struct ota_gradients {
     /* out [batch, heads, queries, keys] dL/dS of the final scores, all terms and supports applied */
     ota_array scores;
     ota_array matrix; /* out, shape of problem.scores: dL/d problem.scores */
-    /* NULL, or problem.term_count arrays in the order of problem.terms: the shape of the term's own
-       array, {1,1,1,heads} or {1,1,1,1} where the term is a number; absent = not wanted */
+    /* NULL, or problem.term_count arrays in the order of problem.terms: of the shape of the term's own
+       array, or {1,1,1,1} where the term is a number; absent = not wanted */
     const ota_array *terms;
-    ota_array temperature;  /* out {1,1,1,heads} or {1,1,1,1} (the sum) [LIT-09] */
-    ota_array order;        /* out {1,1,1,1} alpha; entmax only, of order 1 not in fixed rounds */
-    ota_array cap;          /* out {1,1,1,1} capped and online */
-    ota_array strength;     /* out {1,1,1,1} rho of relaxed columns, or lambda of elastic ones */
+    ota_array temperature; /* out {1,1,1,heads} or {1,1,1,1} (the sum) [LIT-09] */
+    ota_array order;       /* out {1,1,1,1} alpha; entmax only, of order 1 not in fixed rounds */
+    ota_array cap;         /* out {1,1,1,1} capped and online */
+    /* out {1,1,1,1} rho of relaxed columns, or lambda of elastic ones: one lambda, above 0 unless steps is 0 */
+    ota_array strength;
     ota_array row_strength; /* out {1,1,1,1} RHO of relaxed rows */
     /* out {batch|1, heads|1, 1, queries}; rows without keys get 0. Where the column masses follow
        the rows' (default, or exact, whose target is scaled to the rows' total) that is included. Of a
@@ -690,13 +715,15 @@ typedef struct ota_gradients {
 
 /* The derivative of the last ota_forward of this plan (made with options.gradients = 1) at `arrays`,
  * which are those of that call: values, and for coupled columns in tolerance mode column_potential
- * (on the columns axis row_potential too), f64, as forward wrote them; online: `remaining` is not
- * supported; start_potential where forward had one. Allocates nothing.
+ * (on the columns axis row_potential too), f64, as forward wrote them; start_potential where forward had one. `remaining` is
+ * OTA_UNSUPPORTED. Allocates nothing.
  *
  * Free and online columns in closed form; exact, relaxed, capped and prefix by conjugate gradients on
  * the semi-dual system of the solution, elastic and fixed rounds by reversing the rounds. OTA_OK only
- * if the linear residual is at most 1e-10 (f64) or 1e-6 (narrower), else OTA_NOT_CONVERGED and NaN.
- * A forward that did not converge is refused the same way, hard plans with OTA_NOT_DIFFERENTIABLE.
+ * if the linear residual is at most 1e-10 (f64) or 1e-6 (narrower), else OTA_NOT_CONVERGED and NaN; OTA_TOL_UNREACHABLE
+ * and NaN where potentials do not hold the plan, so far apart scores lie.
+ * A forward that did not converge is refused the same way, hard plans with OTA_NOT_DIFFERENTIABLE, pairs that were pruned
+ * and the other value of options.backward with OTA_UNSUPPORTED, a plan without a forward or without gradients with OTA_EINVAL.
  * Rows that forward could not compute (OTA_NONFINITE_ROWS) have NaN on their allowed pairs. Same bits
  * for any thread count. */
 OTA_API ota_status ota_backward(ota_plan *plan, const ota_arrays *arrays,
@@ -718,10 +745,11 @@ typedef struct ota_tangents {
     ota_array matrix;  /* in, shape of problem.scores: d problem.scores */
     /* in: NULL, or problem.term_count arrays in the order of problem.terms, shaped as in ota_gradients */
     const ota_array *terms;
-    ota_array temperature;  /* in {1,1,1,heads} or {1,1,1,1} (the same for all heads) */
-    ota_array order;        /* in {1,1,1,1} alpha; entmax only */
-    ota_array cap;          /* in {1,1,1,1} capped and online */
-    ota_array strength;     /* in {1,1,1,1} rho of relaxed columns, or lambda of elastic ones */
+    ota_array temperature; /* in {1,1,1,heads} or {1,1,1,1} (the same for all heads) */
+    ota_array order;       /* in {1,1,1,1} alpha; entmax only */
+    ota_array cap;         /* in {1,1,1,1} capped and online */
+    ota_array
+        strength; /* in {1,1,1,1} rho of relaxed columns, or lambda of elastic ones, as in ota_gradients */
     ota_array row_strength; /* in {1,1,1,1} RHO of relaxed rows */
     /* in {batch|1, heads|1, 1, queries}; column masses that follow the rows' follow this too. A mass of
        0, here and of columns, begins to grow where ota_gradients.row_mass says so, and stays elsewhere */
@@ -753,31 +781,34 @@ typedef struct ota_certificate {
     size_t size; /* sizeof(ota_certificate) */
     /* ||P1 - mu||_1 / sum mu (sink included in P1); stationarity if relaxed */
     double row_error;
-    /* exact: ||P^T 1 - nu||_1 / sum mu; capped, online: its violated part; relaxed: stationarity
+    /* exact: ||P^T 1 - nu||_1 / sum mu; capped, bounded, online: its violated part; relaxed: stationarity
        residual; else distance to nu, as information */
     double column_error;
     double primal; /* sum P C + tau R(P) (+ rho KL(c | nu) ...), units of S */
-    /* of the same problem at the potentials; NaN: elastic, prefix, online */
+    /* of the same problem at the column potentials that are given or follow from the plan, and the best row potentials for
+       them; NaN: elastic, prefix, online, a custom regulariser without value, potentials that are not known */
     double dual;
     double gap;     /* primal - dual */
     double value;   /* <P, C> - tau H(P) [LIT-22] */
-    double entropy; /* mean over rows of H(P_i / mu_i), nats */
-    double support; /* mean number of positive weights per row */
-    /* column sums in units of sum mu / usable keys, of keys that mass may reach [CETA-19, TOT-48] */
+    double entropy; /* mean over rows with mass of H(P_i / mu_i), nats */
+    double support; /* mean number of positive weights of rows with mass */
+    /* column sums of keys that mass may reach, in units of sum mu / the number of these keys [CETA-19, TOT-48] */
     double receiver_max, receiver_min;
-    double delta;   /* max_j |c_j - nu_j| / (sum mu / usable keys) [CETA-20] */
+    double delta;   /* max_j |c_j - nu_j| in the same units [CETA-20] */
     double minimum; /* smallest P_ij on the support, rows with mass (negative = defect) */
     double outside; /* largest |P_ij| outside the support (must be 0) */
     int64_t empty_rows, nonfinite_rows;
     double cap_error; /* largest P_ij - c_ij over entry caps; 0 where none is exceeded */
 } ota_certificate;
 
-/* Judges arrays->coupling if present, else the plan that row_potential and column_potential define
- * (entropy and Tsallis; online too; hard, prefix and options.prune need the coupling). Streams rows:
- * O(keys) memory, allocated inside; with options.prune 2 more bits a pair, to find the pairs that no
- * feasible plan can use and leave them out of the dual. `per_head`: batch * heads records of certificate->size
- * bytes each, or NULL. Over heads: largest errors, gaps, delta and receiver_max, smallest receiver_min and minimum, means of
- * entropy and support, sums of primal, dual and value. */
+/* Judges arrays->coupling if present, else the plan that row_potential and column_potential define (column_potential
+ * is not needed of free and online columns; hard, prefix and options.prune need the coupling); reads sink and remaining,
+ * too. Streams rows: O(queries + keys) memory, allocated inside; with options.prune 2 more bits a pair, to find the pairs
+ * that no feasible plan can use and leave them out of the dual. `per_head`: batch * heads records of certificate->size
+ * bytes each, or NULL. Over heads: largest errors, gaps, delta and receiver_max, smallest receiver_min and minimum, means
+ * of entropy and support, sums of primal, dual, value and counts of rows. OTA_OK; OTA_EINVAL, OTA_EALIGN, OTA_EOVERFLOW;
+ * OTA_UNSUPPORTED, with a communicator of the columns axis, prefix and online columns and options.prune, too; OTA_ENOMEM,
+ * OTA_CANCELLED, OTA_TIMEOUT, OTA_EMISMATCH, OTA_ECOMM: then `certificate` is not written. */
 OTA_API ota_status ota_certify(const ota_problem *problem, const ota_options *options,
                                const ota_arrays *arrays, ota_certificate *certificate,
                                ota_certificate *per_head, ota_error *error);
@@ -785,8 +816,8 @@ OTA_API ota_status ota_certify(const ota_problem *problem, const ota_options *op
 /* ---- small helpers -------------------------------------------------------------------------- */
 
 /* Rotates pairs (2k, 2k+1) of every row of x [batch, heads, rows, width], width even, in place, by
- * position * base^(-2k/width). `first` is the position of row 0; base 0 means 10000.
- * f64 f32 bf16 f16, computed in f64. [TOT-51, 52] */
+ * position * base^(-2k/width). `first` is the position of row 0; base > 0, and 0 means 10000.
+ * f64 f32 bf16 f16, computed in f64. OTA_OK, OTA_EINVAL, OTA_EALIGN, OTA_EOVERFLOW. [TOT-51, 52] */
 OTA_API ota_status ota_rope(const ota_array *x, int64_t first, double base, ota_error *error);
 /* ALiBi's slopes of heads: slopes[h] = 2^(-8 (h + 1) / heads), h < heads. [LIT-32] */
 OTA_API void ota_alibi_slopes(int64_t heads, double *slopes);

@@ -1,7 +1,9 @@
 /* otattn_analysis.h: measures of plans and of distributions, on top of otattn.h.
  *
  * Everything is double precision. The caller owns every array; calls return an ota_status and, when
- * `error` is not NULL, one sentence that names the field and the value. */
+ * `error` is not NULL, one sentence that names the field and the value: OTA_OK; OTA_EINVAL for sizes, numbers and options out of
+ * their range; OTA_EOVERFLOW where a size leaves int64_t; OTA_ENOMEM of calls that allocate; OTA_CANCELLED, OTA_TIMEOUT; and what
+ * the call names. Records and arrays are of use where it is OTA_OK, or where the call says so. */
 #ifndef OTATTN_ANALYSIS_H
 #define OTATTN_ANALYSIS_H
 
@@ -25,7 +27,7 @@ typedef struct ota_analysis_options {
     const int *cancel;
     int64_t deadline_ns; /* the same with OTA_TIMEOUT, after this time on ota_options' clock */
     /* Of ota_gauge, after each pass: round counts them, residual = what is open yet, in units of the largest entry, 0 while
-       the centre is sought; of ota_gauge_four_cycle: round = rows done. */
+       the centre is sought; of ota_gauge_four_cycle: round = rows done, residual = the bound so far. */
     void (*progress)(void *user, const ota_progress *progress);
     void *progress_user;
 } ota_analysis_options;
@@ -53,11 +55,11 @@ typedef enum ota_hamming_solver {
 
 typedef struct ota_hamming_result {
     ota_status status;
-    int64_t rounds;   /* Newton steps, or Sinkhorn rounds */
-    double theta;     /* the root: (alpha sigma)^2 / (1 - alpha), sigma = sum u = sum v; NaN for
-                              Sinkhorn */
-    double cost;      /* <P,C>, the mass that changes its symbol [TOT-18] */
-    double objective; /* <P,C> - epsilon H(P) */
+    int64_t rounds; /* Newton steps, or Sinkhorn rounds */
+    double theta; /* the root: (alpha sigma)^2 / (1 - alpha), sigma = sum u = sum v; 0 in the limit
+                              below, NaN for Sinkhorn */
+    double cost;  /* <P,C>, the mass that changes its symbol [TOT-18] */
+    double objective;      /* <P,C> - epsilon H(P) */
     double marginal_error; /* ||P1 - p||_1 + ||P^T1 - q||_1 */
     double tv;             /* total variation of p and q, the cost at epsilon = 0 [TOT-36] */
     double divergence;     /* of ota_hamming_divergence; else NaN */
@@ -77,9 +79,9 @@ typedef struct ota_hamming_options {
     double *errors;
 } ota_hamming_options;
 
-/* Solves one problem. p, q [size]: 0 or more, finite, each of sum 1 within 1e-6 (and then scaled to 1). how NULL: Newton.
- * OTA_NOT_CONVERGED still fills the result. At 1/epsilon > 700, where alpha underflows, Newton returns the limit:
- * P_ii = min(p_i,q_i) and a product coupling of what is left; u and v are NaN then. */
+/* Solves one problem. p, q [size]: 0 or more, finite, each of sum 1 within 1e-6 (and then scaled to 1); epsilon finite, above 0.
+ * how NULL: Newton. OTA_NOT_CONVERGED (of Sinkhorn) still fills the result. At 1/epsilon > 700 or so, where alpha or theta
+ * underflows, Newton returns the limit: P_ii = min(p_i,q_i) and a product coupling of what is left; u and v are NaN then. */
 OTA_API ota_status ota_hamming(const double *p, const double *q, int64_t size, double epsilon,
                                const ota_hamming_options *how, ota_hamming_result *result,
                                const ota_analysis_options *options, ota_error *error);
@@ -160,7 +162,7 @@ typedef struct ota_gauge_result {
 
 /* Finds the shifts. how NULL: minimax. arrays NULL: figures only. OTA_NOT_CONVERGED (max_passes), OTA_CANCELLED and
  * OTA_TIMEOUT fill everything: both bounds hold at any time, and the upper one is +inf where the matrix takes longer than 30
- * ms to be read once more (or was never read: then nothing else is filled); OTA_EINVAL and OTA_ENOMEM fill nothing. Ties go
+ * ms to be read once more (or was never read: then nothing else is filled); other errors fill nothing. Ties go
  * to the lowest index. Time O(rows columns) a pass; Howard takes 1 to 20 passes on real data. */
 OTA_API ota_status ota_gauge(const ota_gauge_matrix *matrix, const ota_gauge_options *how,
                              const ota_gauge_arrays *arrays, ota_gauge_result *result,
@@ -265,15 +267,15 @@ OTA_API double ota_iterations_geometric(double first, double rate, double delta)
  *
  * Both 1: Sinkhorn. Column lambda alone: [ELA-09, DER-07, 08]; both omega: [DER-09]. p [rows], q
  * [columns] are above 0; unequal totals never meet. At most `most` rounds, fewer once error_t <= tolerance
- * or error_t is no number. */
+ * or error_t is no number. Allocates columns numbers. */
 typedef struct ota_scaling_run {
     double row_relaxation, column_relaxation; /* 0: 1 */
-    int64_t plain; /* so many first rounds are not relaxed: over-relaxation far from the plan
+    int64_t plain;    /* so many first rounds are not relaxed: over-relaxation far from the plan
                              can diverge, after five rounds it was not seen to */
-    double tolerance;
-    int64_t most;
+    double tolerance; /* 0 or more */
+    int64_t most;     /* 1 or more */
     double *errors, *changes; /* [most] or NULL */
-    /* f [rows], g [columns] receive the potentials of the error reported last, g before its update */
+    /* f [rows], g [columns], both needed, receive the potentials of the error reported last, g before its update */
     double *f, *g;
     int64_t rounds; /* set: how many errors there are */
 } ota_scaling_run;
@@ -557,7 +559,7 @@ typedef struct ota_receiver {
     double total;   /* sum of the masses: rows [CETA-19] */
     double largest; /* in units of rows / keys, like the next two */
     double smallest;
-    double imbalance; /* max_j |mass_j - rows/keys|; keys - 1 at most [CETA-20] */
+    double imbalance; /* max_j |mass_j - rows/keys|, in these units; keys - 1 at most [CETA-20] */
 } ota_receiver;
 
 /* The mass that keys receive: mass [keys] = A^T 1 of a row-stochastic A [rows, keys]. */
@@ -588,8 +590,8 @@ OTA_API ota_status ota_birkhoff(const double *coupling, int64_t size, ota_permut
 
 /* Whether earlier rows see later keys: *leak = max over rows i < position of ||P_i - P'_i||_1, P' the plan after the scores
  * of every later query and key were moved by +-move: 0 for free, prefix and online columns under a causal support, above 0
- * for every other column rule. Keys from position (bottom-right corner and prefix: + keys - queries) on count as later. The
- * statuses are ota_attend's. Allocates two couplings. [DER-23] */
+ * for every other column rule. Keys from position (bottom-right corner and prefix: + keys - queries) on count as later.
+ * 0 < position < queries, move finite. The statuses are ota_attend's. Allocates two couplings and [queries, keys]. [DER-23] */
 OTA_API ota_status ota_causality_leak(const ota_problem *problem, const ota_options *options,
                                       int64_t position, double move, double *leak,
                                       ota_error *error);
@@ -618,8 +620,9 @@ typedef struct ota_fit {
     double temperature; /* NaN: hard methods have none */
     /* 0 where the pairs that carry weight say nothing about it: their scores are of the form row + column there */
     int temperature_known;
-    int parameters;  /* how many numbers were fitted */
-    double residual; /* of the regression, sum |dP| / sum P; NaN for hard methods */
+    int parameters; /* how many numbers were fitted */
+    double
+        residual; /* of the regression, sum |dP| / sum P; NaN of hard methods and prefix columns */
     /* sum |P - P'| over the mean of both masses, of the worst head, P' the plan of this method: 0 to 2 */
     double distance;
     int explains; /* within 1e-3, and as near as the nearest (within a factor 4, or 1e-8) */
@@ -633,9 +636,9 @@ typedef struct ota_fit {
  * and temperature do not count. Where nothing explains the coupling with the masses that the problem says, or with 1 a row,
  * it is tried with the sums of its own rows for those that are not given, then of its own columns too; each such sum counts
  * as a parameter. Several that explain it are an ambiguity no data can settle. Parameters are rounded to the shortest
- * decimal that explains as well. Of the options threads, cpu, cancel, deadline_ns and max_rounds (0: 5000) count. Elastic
- * columns are looked for up to 12 steps (4 above 2^18 pairs), prefix up to 2^12 pairs. Allocates some six copies of the
- * coupling. */
+ * decimal that explains as well. Of the options threads, cpu, cancel, deadline_ns and max_rounds (0: 5000) count. Entmax is
+ * looked for at orders from 1.02 to 4, elastic columns up to 12 steps (4 above 2^18 pairs of all heads), prefix up to 2^12
+ * pairs. Candidates that cannot be solved are left out. Allocates some six copies of the coupling. */
 OTA_API ota_status ota_identify(const ota_problem *problem, const ota_options *options,
                                 const double *coupling, ota_fit *fits, int64_t capacity,
                                 int64_t *count, ota_error *error);
@@ -662,12 +665,12 @@ OTA_API ota_status ota_jacobian_norm(const double *p, int64_t size, double *lowe
 
 /* The linear probe z = W^T h, given as its transpose [size, width]: row j is token j's direction. */
 typedef struct ota_probe {
-    double norm;     /* max_j ||W_j||_2 [TOT-25] */
-    double diameter; /* max_jk ||W_j - W_k||_2, or at size > 2048 an upper bound of it (twice the
-                           radius about the mean)                                         [DER-20] */
-    int diameter_exact;
+    double norm;        /* max_j ||W_j||_2 [TOT-25] */
+    double diameter;    /* max_jk ||W_j - W_k||_2, or at size > 2048 an upper bound of it, twice the
+                           radius about the mean or about 0                               [DER-20] */
+    int diameter_exact; /* 1: the first, at size <= 2048 */
 } ota_probe;
-/* Measures a probe: directions [size, width]. Allocates width numbers. */
+/* Measures a probe: directions [size, width], numbers of at most 1e140. Allocates width numbers. */
 OTA_API ota_status ota_probe_of(const void *directions, ota_type type, int64_t size, int64_t width,
                                 ota_probe *probe, const ota_analysis_options *options,
                                 ota_error *error);
@@ -969,9 +972,9 @@ OTA_API int64_t ota_attention_change_workspace(const ota_attention_layer *layer,
                                                int64_t keys);
 
 /* How far the layer's output and weights move from one input to another of the same sizes. Only for softmax with
- * free, exact or relaxed columns, rows of mass 1, no sink, no softcap and no fixed rounds, where the
- * bounds are theorems about the converged plan; anything else is OTA_UNSUPPORTED. With T = 1 / scale, tau
- * in units of which scores are measured, and osc_i the range of a row's score changes / (T tau), over keys with
+ * free, exact or relaxed columns on the rows axis, rows of mass 1, no sink, no softcap and no fixed rounds, where the
+ * bounds are theorems about the converged plan; anything else, and a plan that has not converged, is OTA_UNSUPPORTED.
+ * With T = 1 / scale, tau the temperature, and osc_i the range of a row's score changes / (T tau), over keys with
  * weight where columns are free:
  *
  *     output   ||y_i - y'_i||_2 <= sum_h ||W_O,h||_2 (||P_i - P'_i||_1 |V_h| + |V_h - V'_h|), |.| the
@@ -1038,7 +1041,7 @@ OTA_API ota_status ota_projected_block_change(const ota_attention_layer *layer,
                                               ota_error *error);
 
 /* The spectral norm ||A||_2 of a [rows, columns] with `row_stride`, from above: (tr (A^T A)^k)^(1/2k) for k = 2^s, until the
- * excess is below 1e-9 of it. workspace [2 min(rows, columns)^2]; O(min^3) time a doubling. */
+ * excess is below 1e-9 of it. workspace [2 min(rows, columns)^2]; O(min^3) time a doubling. NaN where the call was ended. */
 OTA_API double ota_spectral_norm(const double *a, int64_t rows, int64_t columns, int64_t row_stride,
                                  double *workspace, const ota_analysis_options *options);
 
@@ -1069,7 +1072,7 @@ typedef struct ota_evolve_row {
     double mean;            /* of z */
     double rank_squares;    /* sum of ranks^2 */
     double rest;            /* tail / p_1 */
-    const double *masses;   /* [vocabulary]: p / p_1; borrowed */
+    const double *masses;   /* NULL: no call fills it */
     /* [vocabulary]: twice the mean rank of equals, less the middle; borrowed */
     const int32_t *ranks;
     /* indices of the min(100, vocabulary) largest, falling; borrowed */
@@ -1144,13 +1147,14 @@ OTA_API ota_status ota_evolve_step(const float *logits, const ota_evolve_others 
 typedef struct ota_evolution {
     size_t size; /* sizeof(ota_evolution) */
     int64_t states, positions, vocabulary;
-    const float **logits;         /* [states]: each [positions, vocabulary] */
-    ota_transition *transitions;  /* [states - 1, positions], or NULL */
-    ota_prediction *predictions;  /* [states, positions], or NULL */
-    int threads;                  /* 0: 1; more are started for the call */
-    const ota_executor *executor; /* NULL, or what runs it in place of own threads */
+    const float **logits;        /* [states]: each [positions, vocabulary] */
+    ota_transition *transitions; /* [states - 1, positions], or NULL */
+    ota_prediction *predictions; /* [states, positions], or NULL */
+    int threads;                 /* 0: 1; more, 256 at most, are started for the call */
+    const ota_executor
+        *executor; /* NULL, or what runs it in place of own threads, on 256 at most */
 } ota_evolution;
-/* Bytes that ota_evolve allocates: four rows and a scratch a thread. */
+/* Bytes that ota_evolve allocates: four rows and a scratch a thread; 0 unless 1 <= vocabulary <= 2^24. */
 OTA_API size_t ota_evolve_bytes(int64_t vocabulary, int threads);
 /* Measures all transitions and predictions of a block. OTA_EINVAL for logits that are not finite, OTA_ENOMEM. */
 OTA_API ota_status ota_evolve(const ota_evolution *evolution, const ota_analysis_options *options,
@@ -1160,11 +1164,11 @@ OTA_API ota_status ota_evolve(const ota_evolution *evolution, const ota_analysis
 typedef struct ota_state_cloud {
     double mean_norm; /* mean of ||h_i||_2 */
     double
-        mean_cosine; /* over pairs of distinct tokens; zero states have none; NaN for one token */
+        mean_cosine; /* over pairs of distinct tokens; zero states have none; NaN for less than one pair */
     double participation; /* (sum s^2)^2 / sum s^4 over singular values s: a rank without any SVD */
 } ota_state_cloud;
 /* How the states of a layer lie. norms [tokens] or NULL: ||h_i||_2. participation costs O(min(tokens, width)^2 max(tokens,
- * width)) and is left NaN where `participation` is 0. */
+ * width)) and is left NaN where `participation` is 0. Allocates 8 tokens width bytes with it, 8 width without. */
 OTA_API ota_status ota_state_cloud_of(const ota_matrix *states, int participation, double *norms,
                                       ota_state_cloud *cloud, const ota_analysis_options *options,
                                       ota_error *error);
@@ -1173,7 +1177,7 @@ OTA_API ota_status ota_state_cloud_of(const ota_matrix *states, int participatio
  * median [sun2024]. */
 typedef struct ota_outlier {
     double value; /* with its sign */
-    double ratio; /* |value| / median of all |h_ij|; +inf where that is 0 */
+    double ratio; /* |value| / median of all |h_ij|; where that is 0 +inf, NaN for 0 */
     int64_t token, dimension;
 } ota_outlier;
 /* The largest entries of states: largest [min(count, tokens width)], the entries largest in size, falling, the first ones
@@ -1199,7 +1203,8 @@ typedef struct ota_pattern {
     int64_t receiver;    /* the key that receives most */
     int64_t rows;        /* rows of positive mass */
 } ota_pattern;
-/* Measures one head's weights. threshold 0: 0.3. mass [keys] or NULL: column sums. Allocates 24 keys bytes. */
+/* Measures one head's weights. threshold 0: 0.3. mass [keys] or NULL: column sums. Where no row has mass the figures are NaN.
+ * Allocates 24 keys bytes. */
 OTA_API ota_status ota_pattern_of(const ota_matrix *weights, double threshold, double *mass,
                                   ota_pattern *pattern, const ota_analysis_options *options,
                                   ota_error *error);
@@ -1210,7 +1215,7 @@ OTA_API ota_status ota_pattern_of(const ota_matrix *weights, double threshold, d
  * model. Scores are 0 to 1, means over rows of positive mass; weights are taken as they are, so that what a row gives to a
  * sink outside its keys is missing from them.
  *
- *     previous token    P_i,i-1                                                       [voita2019]
+ *     previous token    P_i,i-1, rows that see it                                     [voita2019]
  *     duplicate token   sum of P_ij over j != i with t_j = t_i, rows that see such keys  [wang2023]
  *     induction         sum of P_ij over j with t_j-1 = t_i, j - 1 != i, rows that see such keys  [olsson2022]
  *     positional        1 - sum (P_ij - f_i-j)^2 / sum (P_ij - mean)^2 over keys seen, f the mean of an offset, rows that
@@ -1233,13 +1238,13 @@ typedef struct ota_head_view {
     ota_type type;
     int64_t tokens;
     const int64_t *ids;        /* t [tokens] */
-    int causal;                /* query i sees no key behind it */
+    int causal;                /* not 0: query i sees no key behind it */
     int64_t reach;             /* 0: no bound */
     int64_t local;             /* 0: 8 */
     const double *value_norms; /* [tokens]: ||v_j||_2 of the values that the head reads, or NULL */
 } ota_head_view;
 
-/* A score of no row is NaN. */
+/* A score of no row is NaN, and so is positional where all weights are equal. */
 typedef struct ota_head_scores {
     double previous_token, duplicate_token, induction, positional, local, sink;
     double nop_sink, broadcast_sink;                         /* NaN without value_norms */
@@ -1253,7 +1258,7 @@ typedef struct ota_head_scores {
     int64_t duplicate_rows; /* of these, rows that see a duplicate, */
     int64_t induction_rows; /* or a key behind one */
 } ota_head_scores;
-/* Scores what a head does. Time O(tokens^2). Allocates 96 tokens bytes. */
+/* Scores what a head does. The call needs ids. Time O(tokens^2). Allocates 96 tokens bytes. */
 OTA_API ota_status ota_head_scores_of(const ota_head_view *view, ota_head_scores *scores,
                                       const ota_analysis_options *options, ota_error *error);
 
@@ -1267,8 +1272,9 @@ typedef struct ota_figure {
     int64_t count; /* values that were finite; all of the rest is NaN for none */
     int64_t units; /* drawn from; 0 where low and high are NaN */
 } ota_figure;
-/* The figures of a series of values. unit: values of one unit, the tokens of a window for a figure per token (0: 1; the last
- * may be shorter). resamples 0: 1000. The seed decides every draw. Allocates 16 count bytes, 16 resamples bytes and some. */
+/* The figures of a series of fewer than 2^32 values. unit: values of one unit, the tokens of a window for a figure per token (0:
+ * 1; the last may be shorter). resamples 0: 1000. The seed decides every draw. Allocates 16 count bytes, 16 resamples bytes and
+ * some. */
 OTA_API ota_status ota_figure_of(const double *values, int64_t count, int64_t unit,
                                  int64_t resamples, int64_t seed, ota_figure *figure,
                                  const ota_analysis_options *options, ota_error *error);
@@ -1283,8 +1289,8 @@ typedef struct ota_measured_changes {
 
 /* Measured l1 changes against norm * step. [TOT-24, 27, 89] */
 typedef struct ota_tightness {
-    ota_figure ratio;   /* l1 / (norm step); pairs 0/0 are left out */
-    double largest;     /* of the ratios */
+    ota_figure ratio;   /* l1 / (norm step); pairs whose norm step is 0 are left out */
+    double largest;     /* of all ratios, +inf where l1 / 0 is one; 0 / 0 is left out */
     int64_t violations; /* l1 > norm step (1 + allowance) + allowance */
 } ota_tightness;
 /* How tight the bound of the probe is. ratios [count] or NULL. The rest as in ota_figure_of. */
@@ -1297,7 +1303,8 @@ OTA_API ota_status ota_tightness_of(const ota_measured_changes *changes, int64_t
  * doubling (49-96, ...). first and last of range `index` are set, or 0 is returned past the end. [TOT-84] */
 OTA_API int ota_depth_range(int index, int64_t layers, int64_t *first, int64_t *last);
 
-/* The exponent between two depths: log(value_to / value_from) / log(depth_to / depth_from); NaN without meaning. [TOT-85] */
+/* The exponent between two depths: log(value_to / value_from) / log(depth_to / depth_from); NaN or infinite without meaning,
+ * where numbers are not above 0 or depths are equal. [TOT-85] */
 OTA_API double ota_scaling_exponent(double depth_from, double value_from, double depth_to,
                                     double value_to);
 /* A power law: value = factor depth^exponent by least squares of logarithms, pairs above 0 only. */
@@ -1311,7 +1318,7 @@ OTA_API ota_status ota_power_law_of(const double *depths, const double *values, 
                                     ota_power_law *law, const ota_analysis_options *options,
                                     ota_error *error);
 
-/* Does a series rise? [TOT-91] */
+/* Does a series of finite values rise? Time O(count^2). [TOT-91] */
 typedef struct ota_trend {
     int64_t decreases; /* steps down */
     int64_t
@@ -1338,7 +1345,7 @@ typedef struct ota_event_summary {
     int64_t peak_layer;              /* with most; the first of several */
     int64_t outer; /* events in the first or last ceil(transitions / 10) transitions */
     int64_t runs, longest_run;
-    double mean_run;
+    double mean_run; /* NaN without a run */
 } ota_event_summary;
 /* Counts the events. by_layer [transitions] and run_lengths [transitions + 1] (run_lengths[k]: runs of k transitions) are
  * counts, or NULL. */
@@ -1351,15 +1358,17 @@ OTA_API ota_status ota_events_of(const uint8_t *events, int64_t transitions, int
 OTA_API ota_status ota_phi_of(const uint8_t *a, const uint8_t *b, int64_t count, double *phi,
                               const ota_analysis_options *options, ota_error *error);
 
-/* What a token's text is, bits of a sum; leading and trailing white space does not count. */
+/* What a token's text is, bits of a sum; white space within it counts for nothing but OTA_TOKEN_SPACE and _WORD_START. */
 typedef enum ota_token_set {
     OTA_TOKEN_SPACE = 1,      /* white space only, or nothing */
     OTA_TOKEN_WORD_START = 2, /* begins with white space and has more */
     OTA_TOKEN_LETTERS = 4,    /* has a letter (any character above U+007F that is no punctuation) */
     OTA_TOKEN_DIGITS = 8,     /* has a digit */
-    OTA_TOKEN_PUNCTUATION = 16, /* nothing but ASCII or General Punctuation marks */
-    OTA_TOKEN_SENTENCE_END = 32 /* and one of them is . ! ? or an ellipsis */
+    OTA_TOKEN_PUNCTUATION =
+        16, /* nothing but marks of ASCII, General Punctuation and U+3001 to U+3003 */
+    OTA_TOKEN_SENTENCE_END = 32 /* and one of them is . ! ? U+3002 or an ellipsis */
 } ota_token_set;
+/* The class of a token's text, `length` bytes of UTF-8. */
 OTA_API int ota_token_class(const char *text, int64_t length);
 
 #ifdef __cplusplus
