@@ -391,7 +391,8 @@ ota_status ota_forward_check(const ota_plan *plan, const ota_arrays *given,
          ota_column_rule_of(r->problem.columns)->coupling == OTA_COUPLING_LEADING)) {
         return ota_fail(
             error, OTA_EINVAL, "start_potential",
-            "leave it out, or run exact, relaxed, capped or elastic columns on the rows axis",
+            "leave it out, or run exact, relaxed, capped, bounded or elastic columns on the rows "
+            "axis",
             "start_potential has no use: this plan starts no rounds from column potentials");
     }
     return OTA_OK;

@@ -8,6 +8,7 @@
 
 #include "backward.h"
 #include "problem/check.h"
+#include "validation/shards.h"
 #include "validation/validation.h"
 
 bool ota_plan_runs_rounds(const ota_plan *plan) {
@@ -118,8 +119,11 @@ static ota_status find_backend(const ota_resolved *r, const ota_backend **found,
 ota_status ota_check(const ota_problem *problem, const ota_options *options, ota_error *error) {
     ota_resolved resolved;
     const ota_backend *backend;
-    const ota_status status = ota_resolve(problem, options, &resolved, error);
-    return status == OTA_OK ? find_backend(&resolved, &backend, error) : status;
+    const ota_solver *solver;
+    TRY(ota_resolve(problem, options, &resolved, error));
+    /* What of a method ranks have solvers for depends on what they hold together. */
+    if (ota_communicator_of(options) == NULL) TRY(ota_solver_choose(&resolved, &solver, error));
+    return find_backend(&resolved, &backend, error);
 }
 
 static ota_status open_device(ota_plan *plan, ota_error *error) {

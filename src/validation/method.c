@@ -10,7 +10,9 @@
 
 #include "base/base.h"
 #include "base/integers.h"
+#include "base/sized.h"
 #include "columns/columns.h"
+#include "problem/check.h"
 #include "problem/fields.h"
 
 typedef struct word_row {
@@ -351,19 +353,34 @@ static ota_status parse_braces(const char **at, const char *end, parsed *out, ot
     return OTA_OK;
 }
 
+static ota_status too_small(const char *name, ota_error *error) {
+    return ota_fail(error, OTA_EINVAL, "size", "set it to sizeof the struct of a header as new",
+                    "size of %s is too small", name);
+}
+
+/* Is all that is set within the struct of the caller, whose header may be older? */
+static bool has_room(const void *own, size_t ours, size_t theirs) {
+    for (size_t k = theirs; k < ours; k++) {
+        if (((const unsigned char *)own)[k] != 0) return false;
+    }
+    return true;
+}
+
 ota_status ota_method_parse(const char *text, ota_problem *problem, ota_options *options,
                             ota_error *error) {
     if (text == NULL || problem == NULL) {
         return ota_fail(error, OTA_EINVAL, text == NULL ? "method" : "problem", "give it",
                         "%s is NULL", text == NULL ? "method" : "problem");
     }
-    if (problem->size < sizeof *problem || (options != NULL && options->size < sizeof *options)) {
-        return ota_fail(error, OTA_EINVAL, "size", "set it to sizeof the struct",
-                        "size of %s is too small",
-                        problem->size < sizeof *problem ? "problem" : "options");
-    }
-    parsed out = {.problem = *problem};
-    if (options != NULL) out.options = *options;
+    if (problem->size < sizeof problem->size ||
+        (options != NULL && options->size < sizeof options->size))
+        return too_small(problem->size < sizeof problem->size ? "problem" : "options", error);
+    parsed out = {.touched_options = false};
+    TRY(ota_check_sized(&out.problem, sizeof out.problem, problem, problem->size, "problem.size",
+                        error));
+    if (options != NULL)
+        TRY(ota_check_sized(&out.options, sizeof out.options, options, options->size,
+                            "options.size", error));
     const char *at = text, *end = text + strlen(text);
     ota_status status = parse_word(&at, end, false, &out, error);
     if (status != OTA_OK) return status;
@@ -384,8 +401,12 @@ ota_status ota_method_parse(const char *text, ota_problem *problem, ota_options 
         return ota_fail(error, OTA_EINVAL, "options", "give options",
                         "method '%.80s' sets options but options is NULL", text);
     }
-    *problem = out.problem;
-    if (options != NULL) *options = out.options;
+    if (!has_room(&out.problem, sizeof out.problem, problem->size))
+        return too_small("problem", error);
+    if (options != NULL && !has_room(&out.options, sizeof out.options, options->size))
+        return too_small("options", error);
+    ota_sized_write(problem, problem->size, &out.problem, sizeof out.problem);
+    if (options != NULL) ota_sized_write(options, options->size, &out.options, sizeof out.options);
     return OTA_OK;
 }
 
@@ -398,7 +419,11 @@ static void shortest(double value, char *text, size_t size) {
     }
 }
 
-size_t ota_method_name(const ota_problem *problem, char *text, size_t text_size) {
+size_t ota_method_name(const ota_problem *given, char *text, size_t text_size) {
+    ota_problem own;
+    /* Of an older caller, what its struct holds. */
+    (void)ota_sized_read(&own, sizeof own, given, given->size > 0 ? given->size : sizeof own);
+    const ota_problem *problem = &own;
     char name[160], a[40];
     size_t length = 0;
     const double order = problem->order > 0.0 ? problem->order : 1.5;

@@ -406,6 +406,22 @@ static void unknown_backend(void **unused) {
     assert_non_null(strstr(by_plan.message, "backend is 'abacus'"));
 }
 
+/* And the solvers. */
+static void solver_of_no_use(void **unused) {
+    (void)unused;
+    static const char *const names[] = {"abacus", "newton"};
+    for (int k = 0; k < 2; k++) {
+        ota_error by_plan = {{0}, {0}, {0}};
+        ota_plan *plan = NULL;
+        door_make(t, "softmax");
+        t->options.solver = names[k];
+        const ota_status refused = ota_plan_create(&plan, &t->problem, DV, &t->options, &by_plan);
+        assert_true(refused < OTA_OK);
+        assert_int_equal(ota_check(&t->problem, &t->options, &t->error), refused);
+        assert_string_equal(t->error.message, by_plan.message);
+    }
+}
+
 static void missing_structs(void **unused) {
     (void)unused;
     door_make(t, "softmax");
@@ -591,6 +607,7 @@ TEST_FILE(test_forward_door) {
         cmocka_unit_test(arrays_are_refused),
         cmocka_unit_test(sizes_of_structs),
         cmocka_unit_test(unknown_backend),
+        cmocka_unit_test(solver_of_no_use),
         cmocka_unit_test(missing_structs),
         cmocka_unit_test(an_unwritten_array_is_not_refused),
         cmocka_unit_test(every_option_is_described),

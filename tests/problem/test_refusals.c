@@ -116,8 +116,8 @@ static void test_methods(void **state) {
 
 static void test_method_arguments(void **state) {
     (void)state;
-    ota_problem problem = {.size = sizeof problem}, small = {.size = 8};
-    ota_options options = {.size = sizeof options}, short_options = {.size = 8};
+    ota_problem problem = {.size = sizeof problem}, small = {.size = 7};
+    ota_options options = {.size = sizeof options}, short_options = {.size = 7};
     ota_error error;
     assert_int_equal(ota_method_parse(NULL, &problem, &options, &error), OTA_EINVAL);
     assert_string_equal(error.message, "method is NULL");
@@ -130,6 +130,31 @@ static void test_method_arguments(void **state) {
     assert_int_equal(ota_method_parse("softmax{prune}", &problem, NULL, &error), OTA_EINVAL);
     assert_string_equal(error.message, "method 'softmax{prune}' sets options but options is NULL");
     assert_int_equal(ota_method_parse("softmax{prune}", &problem, NULL, NULL), OTA_EINVAL);
+}
+
+/* Structs of an older header are filled as far as they go, and what lies behind them is neither read nor written. */
+static void test_method_of_older_callers(void **state) {
+    (void)state;
+    ota_problem problem = {.size = offsetof(ota_problem, lower), .lower = 7.0, .entry_cap = 7.0};
+    ota_options options = {.size = offsetof(ota_options, anneal_start), .anneal_start = 7.0};
+    const ota_problem before = problem;
+    ota_error error;
+    char name[96];
+    assert_int_equal(ota_method_parse("softmax/bounded:0.5,2", &problem, NULL, &error), OTA_EINVAL);
+    assert_string_equal(error.message, "size of problem is too small");
+    assert_int_equal(ota_method_parse("ceta{anneal=4:0.5}", &problem, &options, &error),
+                     OTA_EINVAL);
+    assert_string_equal(error.message, "size of options is too small");
+    assert_memory_equal(&problem, &before, sizeof before);
+    assert_int_equal(
+        ota_method_parse("softmax/capped:2{temperature=3,rounds=5}", &problem, &options, &error),
+        OTA_OK);
+    assert_int_equal(problem.columns, OTA_COLUMNS_CAPPED);
+    assert_true(problem.cap == 2.0 && problem.temperature == 3.0 && options.rounds == 5);
+    assert_true(problem.lower == 7.0 && problem.entry_cap == 7.0 && options.anneal_start == 7.0);
+    assert_int_equal(problem.size, offsetof(ota_problem, lower));
+    (void)ota_method_name(&problem, name, sizeof name);
+    assert_string_equal(name, "softmax/capped:2");
 }
 
 /* What is said in braces arrives, and comes back in the method's name. */
@@ -648,6 +673,7 @@ TEST_FILE(test_refusals) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_methods),
         cmocka_unit_test(test_method_arguments),
+        cmocka_unit_test(test_method_of_older_callers),
         cmocka_unit_test(test_braces),
         cmocka_unit_test(test_problems),
         cmocka_unit_test(test_elements_of_every_type),

@@ -82,7 +82,7 @@ def check_start(engine: Engine) -> None:
     if "start_potential" in s.given and (s.problem.columns not in RULES or rounds_of(engine) == 0):
         raise ValueError(
             "start_potential has no use: this plan starts no rounds from column potentials; leave it out, or "
-            "run exact, relaxed, capped or elastic columns on the rows axis"
+            "run exact, relaxed, capped, bounded or elastic columns on the rows axis"
         )
 
 
