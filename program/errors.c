@@ -67,13 +67,36 @@ int cli_refuse_flag(cli_context *context, const char *field, const char *hint, c
     return code;
 }
 
+/* The flag of the command that sets this one member, where it has another name, or NULL. */
+static const cli_flag *flag_of_member(const cli_context *context, const char *member) {
+    for (int k = 0; member[0] != '\0' && k < cli_flag_count; k++) {
+        const cli_flag *flag = &cli_flags[k];
+        if (flag->sets == NULL || (flag->commands & context->command->bit) == 0) continue;
+        const char *sets = flag->sets + (flag->sets[0] == '@');
+        if (strcmp(sets, member) != 0) continue;
+        size_t same = 0;
+        while (sets[same] != '\0' &&
+               sets[same] == (flag->name[same] == '-' ? '_' : flag->name[same]))
+            same++;
+        return sets[same] == flag->name[same] ? NULL : flag;
+    }
+    return NULL;
+}
+
 int cli_fail_status(cli_context *context, ota_status status, const ota_error *error) {
     const int code = cli_exit_code(status);
     context->status = ota_status_word(status);
-    (void)snprintf(context->error.field, sizeof context->error.field, "%s", error->field);
     const char *text = error->message[0] != '\0' ? error->message : ota_status_text(status);
-    (void)cli_fail(&context->error, code, "%s",
-                   status == OTA_CANCELLED ? "interrupted; nothing was written" : text);
+    const cli_flag *flag = flag_of_member(context, error->field);
+    (void)snprintf(context->error.field, sizeof context->error.field, "%s",
+                   flag != NULL ? flag->name : error->field);
+    const size_t length = strlen(error->field);
+    if (status == OTA_CANCELLED)
+        (void)cli_fail(&context->error, code, "interrupted; nothing was written");
+    else if (flag != NULL && strncmp(text, error->field, length) == 0)
+        (void)cli_fail(&context->error, code, "--%s%s", flag->name, text + length);
+    else
+        (void)cli_fail(&context->error, code, "%s", text);
     if (error->hint[0] != '\0') (void)cli_hint(&context->error, "%s", error->hint);
     return code;
 }

@@ -451,7 +451,7 @@ static int prepare(run *r) {
 static int open_folder(run *r) {
     const bool first = cli_ranks_rank() == 0;
     const bool now = r->context->settings.analyze.resume || cli_ranks_size() > 1;
-    int code = first ? run_folder_open(r->context, &r->folder) : 0;
+    int code = first ? run_folder_open(r->context, &r->folder, !r->settings.alignment) : 0;
     if (code == 0 && first && now) code = write_manifest(r);
     code = together(code);
     if (code != 0 || first) return together(code);

@@ -266,7 +266,7 @@ typedef struct run_folder {
 } run_folder;
 
 /* Makes the folder and its parts, takes the lock, refuses what is there without -f or --resume. */
-int run_folder_open(cli_context *context, run_folder *folder);
+int run_folder_open(cli_context *context, run_folder *folder, bool drawn);
 /* Another process of mpirun has opened the folder and written the manifest, which must be this one's too. */
 int run_folder_join(cli_context *context, run_folder *folder);
 void run_folder_close(run_folder *folder);

@@ -186,6 +186,8 @@ static int load_weights(run *r, int64_t layer) {
                                          .query_norm_weight = at + 4 * size + 4 * d,
                                          .key_norm_weight = at + 4 * size + 4 * d + width};
     const ota_status status = ota_model_attention_of(r->model, layer, &b->attention, &error);
+    if (status == OTA_UNSUPPORTED)
+        (void)snprintf(error.hint, sizeof error.hint, "analyze it without --bounds");
     if (status < 0) return cli_fail_status(r->context, status, &error);
     widen_heads(r, b->attention.query, d, r->facts.heads, b->query);
     widen_heads(r, b->attention.key, d, r->facts.kv_heads, b->key);

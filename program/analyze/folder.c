@@ -15,6 +15,7 @@
 enum { PATH_SIZE = 4096 };
 
 static const char *const parts[] = {"windows", "tables", "figures"};
+enum { FIGURES = 2 };
 
 void run_folder_path(const run_folder *folder, const char *name, char *path) {
     (void)snprintf(path, PATH_SIZE, "%s/%.900s", folder->path, name);
@@ -126,7 +127,7 @@ int run_folder_join(cli_context *context, run_folder *folder) {
     return name_folder(context, folder);
 }
 
-int run_folder_open(cli_context *context, run_folder *folder) {
+int run_folder_open(cli_context *context, run_folder *folder, bool drawn) {
     const cli_settings *settings = &context->settings;
     int code = name_folder(context, folder);
     if (code == 0) code = make_folder(context, folder->path);
@@ -138,7 +139,7 @@ int run_folder_open(cli_context *context, run_folder *folder) {
     for (size_t k = 0; code == 0 && k < sizeof parts / sizeof *parts; k++) {
         char part[PATH_SIZE];
         run_folder_path(folder, parts[k], part);
-        code = make_folder(context, part);
+        if (k != FIGURES || drawn) code = make_folder(context, part);
         (void)visit_entries(folder, parts[k], true, remove_file);
     }
     (void)visit_entries(folder, ".", true, remove_file);

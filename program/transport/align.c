@@ -141,7 +141,12 @@ static int solve(cli_context *context, alignment *x) {
     cli_progress_end(&progress);
     x->seconds = (double)(cli_now_ns() - begun) / 1e9;
     if (status == OTA_OK) return 0;
-    if (status == OTA_NOT_CONVERGED) context->failure = figures(x);
+    if (status == OTA_NOT_CONVERGED) {
+        context->failure = figures(x);
+        (void)snprintf(error.field, sizeof error.field, "max_rounds");
+        (void)snprintf(error.hint, sizeof error.hint, "raise --max-rounds%s",
+                       options.rule == OTA_GAUGE_HOWARD ? "" : ", or take --solver howard");
+    }
     return cli_fail_status(context, status, &error);
 }
 

@@ -114,6 +114,9 @@ static int solve(cli_context *context, distributions *d) {
         &result, &context->analysis, &error);
 
     const double seconds = (double)(cli_now_ns() - begun) / 1e9;
+    if (status == OTA_NOT_CONVERGED)
+        (void)snprintf(error.hint, sizeof error.hint,
+                       "raise --max-rounds, or take --solver newton");
     if (status < 0) return cli_fail_status(context, status, &error);
     return report(context, &result, seconds, solver, d->size);
 }

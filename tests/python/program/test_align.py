@@ -86,6 +86,22 @@ def test_other_rules_and_types(tmp_path: Path) -> None:
     spec.check("DER-21", fast["residual"] - 2 * best, 1e-12)
 
 
+def test_rounds_that_ran_out_name_the_flags(tmp_path: Path) -> None:
+    """Not what the library's fields and rules are called."""
+    draw = np.random.default_rng(5)
+    save(tmp_path, a=draw.normal(size=(9, 14)), p=draw.dirichlet(np.ones(6)), q=draw.dirichlet(np.ones(6)))
+    for words, hint in (
+        (["align", "a.npy"], "raise --max-rounds"),
+        (["align", "a.npy", "--solver", "midrange"], "raise --max-rounds, or take --solver howard"),
+        (
+            ["hamming", "p.npy", "q.npy", "-e", "0.1", "--solver", "sinkhorn"],
+            "raise --max-rounds, or take --solver newton",
+        ),
+    ):
+        refused = answer(tmp_path, *words, "--max-rounds", "1", code=3)
+        assert (refused["field"], refused["hint"]) == ("max_rounds", hint)
+
+
 def test_vocabulary_size_within_half_as_much_again(tmp_path: Path) -> None:
     """256 x 50,257 in f32, with no more address space than 1.5 times the matrix and 20 MiB of program."""
     generator = np.random.default_rng(7)

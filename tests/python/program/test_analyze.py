@@ -627,6 +627,7 @@ def test_alignment_alone_is_that_of_the_whole_run(place: Path, whole: dict[str, 
     names = [f"tables/table{number}.csv" for number in (1, 2, 3)]
     windows = [f"windows/{number:06d}.bin" for number in range(12)]
     assert sorted(found) == ["manifest.json", *names, *windows]
+    assert not (place / "alignment" / "figures").exists()
     tables = [{name: files[name].decode().splitlines() for name in names} for files in (found, whole)]
     plain = [line for line in tables[1][names[0]] if ",raw," not in line]
     assert tables[0][names[0]] == plain != tables[1][names[0]]

@@ -244,7 +244,9 @@ def test_one_norm_of_all_heads_is_refused(tmp_path: Path) -> None:
     make_family(tmp_path / "model", "olmo2", 0)
     np.save(tmp_path / "ids.npy", np.arange(1, 9))
     words = ["analyze", "model", "--ids", "ids.npy", "--windows", "1x8", "--bounds", "1"]
-    assert "one norm takes all heads" in answer(tmp_path, *words, code=2)["error"]
+    refused = answer(tmp_path, *words, code=2)
+    assert "one norm takes all heads" in refused["error"]
+    assert refused["hint"] == "analyze it without --bounds"
 
 
 @pytest.mark.parametrize("name", ["gpt2", "bert", "llama", "gemma 3"])

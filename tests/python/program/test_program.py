@@ -398,6 +398,13 @@ def test_help_of_a_flag_is_that_of_the_command(tmp_path: Path) -> None:
     for command, solver in (("hamming", "newton or sinkhorn"), ("align", "howard, midrange, ls or fast")):
         words = " ".join(run(tmp_path, command, "--help").stdout.decode().split())
         assert solver in words and "otattn doctor" not in words and "row_error" not in words
+    for command, partial in (
+        ("plan", "write the result"),
+        ("compare", "go on with"),
+        ("certify", "go on with"),
+    ):
+        words = " ".join(run(tmp_path, command, "--help").stdout.decode().split())
+        assert f"--allow-partial {partial}" in words
 
 
 def test_random_problems_have_no_wrong_answer(tmp_path: Path) -> None:
