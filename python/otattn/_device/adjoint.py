@@ -37,6 +37,8 @@ from .solver import Step, begin, solve
 
 # Relative residual of the linear system, of f32 and f64, and the most steps.
 CLOSE, CLOSE_WIDE, STEPS = 1e-6, 1e-10, 2000
+# Logarithms of sums that may be divided by.
+FEWEST = {torch.float32: -80.0, torch.float64: -700.0}
 
 
 class Upstream:
@@ -174,6 +176,15 @@ def _negative(lse: Tensor) -> Tensor:
     return -lse.where(lse > -torch.inf, torch.inf)
 
 
+def _over_sums(inside: Tensor) -> Tensor:
+    """1 over rows' sums of which these are the logarithms, 0 where there is nothing to sum.
+
+    What a sink leaves a row may be less than the type holds; then it weighs nothing, whatever is divided.
+    """
+    least = FEWEST[inside.dtype]
+    return torch.exp(-inside.clamp(min=least)).where(inside > -torch.inf, 0.0)
+
+
 def gradients(
     engine: Engine, wanted: Sequence[str], upstream: Upstream, g: Tensor | None
 ) -> dict[str, Tensor]:
@@ -196,7 +207,7 @@ def gradients(
         b = torch.zeros_like(g)
     by_lse = reverse.rows(lse, by_f)
     inside = f + lse
-    a = -by_lse * torch.exp(-inside.where(inside > -torch.inf, torch.inf))
+    a = -by_lse * _over_sums(inside)
     if reverse.rule is not None:
         keys = g
         if reverse.empty_keys is not None:
@@ -236,7 +247,7 @@ def _multipliers(
         moved = next_columns(reverse.rule, g, column, reverse.marginals)
         y = -torch.autograd.grad(moved.sum(), column)[0]
     inside = f + lse
-    weight = x * torch.exp(-inside.where(inside > -torch.inf, torch.inf))
+    weight = x * _over_sums(inside)
     sums = torch.exp(g + engine.lse(f, transposed=True)).where(g > -torch.inf, 0.0)
     moving = (y > 0.0) & (sums > 0.0)
     diagonal = (sums / y.where(moving, 1.0)).where(moving, 1.0)

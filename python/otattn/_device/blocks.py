@@ -27,12 +27,14 @@ class Blocks:
     def lse(self, bias: Tensor, transposed: bool = False) -> Tensor:
         s = self.scores
         if not transposed:
-            parts = [torch.logsumexp(s.block(rows) + bias[..., None, s.keys(rows)], 3) for rows in s.slices()]
+            parts = [
+                torch.logsumexp(s.near_block(rows) + bias[..., None, s.keys(rows)], 3) for rows in s.slices()
+            ]
             return torch.cat(parts, 2) if parts else bias.new_empty((s.batch, s.heads, 0))
         found = bias.new_full((s.batch, s.heads, s.columns), -torch.inf)
         for rows in s.slices():
             keys = s.keys(rows)
-            more = torch.logsumexp(s.block(rows) + bias[:, :, rows, None], 2)
+            more = torch.logsumexp(s.near_block(rows) + bias[:, :, rows, None], 2)
             found[..., keys] = torch.logaddexp(found[..., keys], more)
         return found
 
@@ -41,7 +43,7 @@ class Blocks:
         means, sums = [], []
         for rows in s.slices():
             keys = s.keys(rows)
-            block = s.block(rows) + bias[..., None, keys]
+            block = s.near_block(rows) + bias[..., None, keys]
             lse = torch.logsumexp(block, 3)
             p = torch.exp(block - lse.where(lse > -torch.inf, 0.0)[..., None])
             means.append(mixed(self._dropped(p, rows), x[:, :, keys]))
@@ -58,7 +60,7 @@ class Blocks:
         found = f.new_zeros((s.batch, s.heads, count, x.shape[3]))
         for rows in s.slices():
             keys = s.keys(rows)
-            p = torch.exp(s.block(rows) + f[:, :, rows, None] + g[..., None, keys])
+            p = torch.exp(s.near_block(rows) + f[:, :, rows, None] + g[..., None, keys])
             p = self._dropped(p, rows) if dropped else p
             if transposed:
                 found[:, :, keys] += p.mT @ x[:, :, rows]
@@ -96,7 +98,7 @@ class Blocks:
         by_row, by_column = torch.zeros_like(f), torch.zeros_like(g)
         for rows in s.slices():
             keys = s.keys(rows)
-            p = torch.exp(s.block(rows) + f[:, :, rows, None] + g[..., None, keys])
+            p = torch.exp(s.near_block(rows) + f[:, :, rows, None] + g[..., None, keys])
             each = (p * coupling[:, :, rows, keys]).where(p != 0.0, 0.0)
             by_row[:, :, rows] = each.sum(3)
             by_column[..., keys] += each.sum(2)
@@ -117,7 +119,7 @@ class Pulled:
         for name in self.names:
             self.leaves[name] = self.leaves[name].detach().requires_grad_()
         with torch.enable_grad():
-            self.block = self.scores.block(rows, self.leaves)
+            self.block = self.scores.near_block(rows, self.leaves)
         return self.block.detach()
 
     def by_weights(self, p: Tensor, upstream: Tensor | None, coupling: Tensor | None) -> Tensor:

@@ -18,7 +18,8 @@ from .triton_engine import Kernels
 class Engine(Protocol):
     """The pairs of one call: S [batch, heads, rows, columns] in nats, never stored as a whole.
 
-    P_ij = exp(S_ij + f_i + g_j) for potentials f [batch, heads, rows] and g [batch, heads, columns].
+    P_ij = exp(S_ij + f_i + g_j) for potentials f [batch, heads, rows] and g [batch, heads, columns]. Where
+    the scores have a `common`, f and sums over a row are those of S less that.
     """
 
     name: str
@@ -92,7 +93,7 @@ def engine_for(scores: Scores, name: str = "", wanted: Collection[str] = ()) -> 
                 name = ""
                 continue
             if reason is None:
-                return kind(scores)
+                return kind(scores.nearer() if kind is Blocks else scores)
             if name:
                 raise ValueError(f"backend is 'torch:{name}', which {reason}; 'torch' chooses another engine")
     known = ", ".join(f"'torch:{kind.name}'" for kind in ENGINES)

@@ -147,7 +147,7 @@ class Results:
             assert found.out is not None
             return found.out
         if name == "row_potential":
-            potential: Tensor = found.f * tau
+            potential: Tensor = (found.f if s.common is None else found.f - s.common) * tau
             return potential
         if name == "column_potential":
             # What no query may use has none.
@@ -157,7 +157,9 @@ class Results:
             return self.judge.coupling()
         if name == "lse":
             # Of softmax only.
-            return found.row_lse if found.row_lse is not None else torch.full_like(found.f, torch.nan)
+            if found.row_lse is None:
+                return torch.full_like(found.f, torch.nan)
+            return found.row_lse if s.common is None else found.row_lse + s.common
         return self.judge.statistics[STATISTICS.index(name)]
 
     def facts(self, status: int, judged: bool) -> Tensor:

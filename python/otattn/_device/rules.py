@@ -226,6 +226,7 @@ def marginals(scores: Scores, of: Mapping[str, Tensor] | None = None, as_given: 
     if sink is not None:
         has_sink = (sink != -torch.inf).expand(*shape, 1)
         rows = rows | has_sink
+        sink = sink if s.common is None else sink - s.common
     mass = of["row_mass"][:, :, 0].expand(*shape, s.rows) if "row_mass" in of else None
     ones = torch.ones((*shape, s.rows), dtype=s.wide, device=s.device)
     mass = ones if mass is None else mass

@@ -7,6 +7,7 @@ of Q [batch, heads, rows, width] and K [batch, key heads, columns, width], or of
 
 from __future__ import annotations
 
+import copy
 import functools
 import sys
 import time
@@ -84,6 +85,9 @@ class Scores:
                 self.given[name] = self.given[name].where(fits, 0.0)
                 self.finite[name] = fits.all(3)
 
+    # Whether `near_block` takes the largest score of a row off, see `nearer`.
+    near = False
+
     @functools.cached_property
     def order(self) -> float:
         """alpha"""
@@ -98,6 +102,35 @@ class Scores:
         found = Scores(self.spec, self.operands, kind)
         found.end = self.end
         return found
+
+    def nearer(self) -> Scores:
+        """The same call where potentials of rows are those of scores less the largest of their row.
+
+        What scores of a row have in common moves no weight, and beside a number of that size potentials lose
+        the digits that weights are made of. Rows whose sum depends on it, and other regularisers, whose
+        weights measure from the row's largest score themselves, stay as they are.
+        """
+        p = self.problem
+        if self.near or p.regulariser != c.SOFTMAX or p.rows == c.ROWS_RELAXED:
+            return self
+        found = copy.copy(self)
+        found.near = True
+        return found
+
+    @functools.cached_property
+    def common(self) -> Tensor | None:
+        """[batch, heads, rows]: what rows have taken off, in nats; None: nothing."""
+        if not self.near:
+            return None
+        parts = [self.block(rows).amax(3) for rows in self.slices()] if self.columns else []
+        found = torch.cat(parts, 2) if parts else self.given["query"].new_zeros(())
+        found = found.expand(self.batch, self.heads, self.rows)
+        return found.where(torch.isfinite(found), 0.0)
+
+    def near_block(self, rows: slice, of: Mapping[str, Tensor] | None = None) -> Tensor:
+        """`block` less what its rows have taken off."""
+        block = self.block(rows, of)
+        return block if self.common is None else block - self.common[:, :, rows, None]
 
     def _band(self) -> tuple[int | None, int | None]:
         """Least and largest j - i of an allowed pair; None is no limit."""

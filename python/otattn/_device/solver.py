@@ -97,7 +97,7 @@ def solve(engine: Engine, history: list[Step] | None = None, measured: bool = Tr
         found = _to_tolerance(engine, rule, begin(engine), 0)
         if found.status == c.PARTIAL and s.wide != wide_type(s.device):
             # What f32 does not reach f64 may.
-            return _to_tolerance(Blocks(s.wider()), rule, found.g.double(), found.rounds)
+            return _to_tolerance(Blocks(s.wider().nearer()), rule, found.g.double(), found.rounds)
         return found
     m = marginals(s)
     g = begin(engine)

@@ -805,3 +805,40 @@ def test_what_is_not_finite(engine: str, name: str, options: Mapping[str, Any]) 
     )
     assert bool(expected.isnan().any())
     assert distance(found, expected) <= 1e-5
+
+
+@pytest.mark.parametrize("sink", [None, 0.5])
+@pytest.mark.parametrize("size", [1e2, 1e4, -1e6])
+@pytest.mark.parametrize("method", ["softmax", *COUPLED])
+def test_a_common_size_of_a_row_loses_no_digits(method: str, size: float, sink: float | None) -> None:
+    """Of scores that f32 holds, against f64: outputs, gradients, and the potentials with the size back in."""
+    torch.manual_seed(3)
+    rows = torch.tensor([1.0, -0.5, 1.25, 0.75, 2.0, 1.0, 0.25])[:, None]
+    s, v, u = torch.randn(7, 9) + size * rows, torch.rand(9, 3) + 1.0, torch.randn(7, 3)
+    options: dict[str, Any] = {"method": method, "sink": None if sink is None else sink + size}
+    if method in COUPLED and "elastic" not in method:
+        options["rounds"] = 12
+    if sink is not None and method == "softmax/exact":
+        options["column_mass"] = torch.full((9,), 0.5)
+    found = []
+    for kind in (torch.float32, torch.float64):
+        leaves = [x.to(kind)[None, None].requires_grad_() for x in (s, v)]
+        scores, values = leaves
+        zero, zeros = values.new_zeros(1, 1, 7, 2), values.new_zeros(1, 1, 9, 2)
+        out = otattn.attention(zero, zeros, values, scores, backend="torch:blocks", **options)
+        by = torch.autograd.grad((out * u.to(kind)).sum(), leaves)
+        aux = otattn.AuxRequest(potentials=True, row_stats=True)
+        plan, more = otattn.coupling(scores.detach(), backend="torch:blocks", return_aux=aux, **options)
+        results = (out, *by, plan, more.potentials.row, more.row_stats.maximum)
+        found.append([x.detach().double() for x in results])
+    for x, y in zip(*found, strict=True):
+        assert float((x - y).abs().max()) <= 64.0 * 2.0**-24 * float(y.abs().max())
+
+
+@pytest.mark.parametrize("engine", ["torch:blocks", "torch", None])
+def test_a_sink_that_takes_all_leaves_gradients_of_0(engine: str | None) -> None:
+    """What it leaves a row is less than f32 holds, and nothing is divided by that."""
+    torch.manual_seed(5)
+    leaves = [torch.randn(1, 1, 4, 3, requires_grad=True) for _ in range(3)]
+    out = otattn.attention(*leaves, sink=200.0, backend=engine)
+    assert all(bool((x == 0.0).all()) for x in torch.autograd.grad(out.sum(), leaves))
