@@ -254,8 +254,7 @@ def _soft(logits: Any, matrix: Any, terms: Terms, temperature: float) -> tuple[t
 def differentiable(logits: Any, experts: Any, kept: Any, sigmoid: bool) -> Any:
     """The weights of a tensor's logits, for its gradients."""
     scores = logits if logits.element_size() > 2 else logits.float()
-    chosen = scores.gather(1, experts)
-    found = chosen.sigmoid() if sigmoid else (chosen - scores.logsumexp(1, keepdim=True)).exp()
+    found = scores.gather(1, experts).sigmoid() if sigmoid else scores.softmax(1).gather(1, experts)
     return (found * kept).to(logits.dtype)
 
 

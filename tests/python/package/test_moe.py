@@ -180,6 +180,15 @@ def test_types_of_tensors(dtype: Any) -> None:
     assert found.weights.dtype == dtype and found.load.tolist() == [8, 8, 8, 8]
 
 
+@pytest.mark.parametrize("backend", [None, "torch"])
+@pytest.mark.parametrize("method", ["topk", "sinkhorn", "quantile"])
+def test_a_common_size_of_logits_loses_no_digits(method: str, backend: str | None) -> None:
+    logits = (torch.randn(64, 8, generator=torch.Generator().manual_seed(0)) + 1e4).requires_grad_()
+    routing = route(logits, 2, method=method, backend=backend)
+    expected = torch.softmax(logits.detach().double(), 1).gather(1, routing.experts)
+    assert float((routing.weights.detach().double() - expected).abs().max()) <= 4.0 * 2.0**-24
+
+
 @pytest.mark.parametrize("method", METHODS)
 def test_all_experts_a_token(method: str) -> None:
     found = route(normal(5, 3, 7), 3, method=method)
