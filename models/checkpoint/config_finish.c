@@ -213,6 +213,25 @@ static ota_status finish_image(ota_config *config, const char *path, ota_error *
                          (long long)image->side, (long long)image->patch);
 }
 
+/* Models that see both ways, which not all can. */
+static ota_status finish_ways(const finishing *f) {
+    const ota_config *config = f->config;
+    if (config->scores.causal) return OTA_OK;
+    const size_t field = offsetof(ota_config, scores.causal);
+    if (f->gguf && config->local.window > 0 &&
+        !ota_architecture_has(f->architecture, OTA_ARCH_WINDOW_BOTH)) {
+        /* Programs of the format let such layers see all that follows. */
+        (void)refuse_field(f, field, "it is false, and layers see a window");
+        return ota_advise(f->error, OTA_UNSUPPORTED, "open the model's folder");
+    }
+    if (config->scores.sloped || config->rope.replaced) {
+        /* transformers takes a slope times the key's place, other programs times the distance. */
+        (void)refuse_field(f, field, "it is false, and later keys have slopes");
+        return OTA_UNSUPPORTED;
+    }
+    return OTA_OK;
+}
+
 ota_status ota_config_finish(const ota_architecture *architecture, ota_config *config, bool gguf,
                              const char *path, ota_error *error) {
     const finishing f = {architecture, config, gguf, path, error};
@@ -245,13 +264,8 @@ ota_status ota_config_finish(const ota_architecture *architecture, ota_config *c
                              "share one",
                              (long long)sizes[OTA_SIZE_BUCKETS] / 4, (long long)config->distance);
     choose_layers(architecture, config);
-    if (gguf && config->local.window > 0 && !config->scores.causal &&
-        !ota_architecture_has(architecture, OTA_ARCH_WINDOW_BOTH)) {
-        /* Programs of the format let such layers see all that follows. */
-        (void)refuse_field(&f, offsetof(ota_config, scores.causal),
-                           "it is false, and layers see a window");
-        return ota_advise(error, OTA_UNSUPPORTED, "open the model's folder");
-    }
+    status = finish_ways(&f);
+    if (status != OTA_OK) return status;
     config->form.parallel |= config->form.key_groups;
     if (!config->form.parallel) config->form.norms = 2;
     if (config->form.norms == 0) config->form.norms = config->form.key_groups ? 2 : 1;

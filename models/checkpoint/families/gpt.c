@@ -98,7 +98,7 @@ static const ota_config_key gptj_keys[] = {
     ALWAYS(TRUTH, form.parallel, true),
     ALWAYS(INTEGER, form.norms, 1),
     ALWAYS(TRUTH, scores.scaled, true),
-    ALWAYS(TRUTH, scores.causal, true),
+    TRUTH("is_causal", "attention.causal", scores.causal, true),
 };
 
 static const ota_tensor_row gptj_rows[] = {
@@ -135,7 +135,7 @@ static const ota_config_key neox_keys[] = {
     TRUTH("attention_bias", NULL, biases.attention, true),
     TIED(false),
     ALWAYS(TRUTH, scores.scaled, true),
-    ALWAYS(TRUTH, scores.causal, true),
+    TRUTH("is_causal", "attention.causal", scores.causal, true),
 };
 
 static const ota_tensor_row neox_rows[] = {
@@ -175,7 +175,7 @@ static const ota_config_key opt_keys[] = {
     TRUTH("enable_bias", NULL, biases.mlp, true),
     TIED(true),
     ALWAYS(TRUTH, scores.scaled, true),
-    ALWAYS(TRUTH, scores.causal, true),
+    TRUTH("is_causal", "attention.causal", scores.causal, true),
 };
 
 static const ota_tensor_row opt_rows[] = {
@@ -214,7 +214,7 @@ static const ota_config_key bloom_keys[] = {
     TIED(true),
     ALWAYS(TRUTH, scores.scaled, true),
     ALWAYS(TRUTH, scores.sloped, true),
-    ALWAYS(TRUTH, scores.causal, true),
+    TRUTH("is_causal", "attention.causal", scores.causal, true),
 };
 
 static const ota_tensor_row bloom_rows[] = {
@@ -258,7 +258,7 @@ static const ota_config_key falcon_keys[] = {
     TRUTH("bias", NULL, biases.mlp, false),
     TIED(true),
     ALWAYS(TRUTH, scores.scaled, true),
-    ALWAYS(TRUTH, scores.causal, true),
+    TRUTH("is_causal", "attention.causal", scores.causal, true),
 };
 
 #define EITHER(role, hub, second, flags)                                                           \

@@ -268,3 +268,20 @@ def test_as_many_key_heads(tmp_path: Path, name: str) -> None:
     path = tmp_path / "model" / "config.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | {"num_key_value_heads": None}))
     expect_same(tmp_path, model, np.random.default_rng(1).integers(3, VOCABULARY, size=(2, 20)))
+
+
+@pytest.mark.parametrize("name", ["gptj", "gpt_neox", "opt", "falcon", "bloom", "alibi"])
+def test_models_that_see_both_ways(tmp_path: Path, name: str) -> None:
+    """`is_causal` was refused; but null, which transformers reads as false, was passed over."""
+    changes = {"alibi": True} if name == "alibi" else {}
+    family = "falcon" if name == "alibi" else name
+    model = make_model(tmp_path / "model", family, 3, is_causal=False, **changes)
+    info = run(tmp_path, "info", "model")
+    if name in ("alibi", "bloom"):
+        assert info.returncode == 2 and b'"is_causal": it is false, and later keys have slopes' in info.stderr
+    else:
+        assert b", both ways" in info.stdout
+        expect_same(tmp_path, model, np.random.default_rng(1).integers(3, VOCABULARY, size=(2, 20)))
+    path = tmp_path / "model" / "config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "is_causal": None}))
+    assert b'"is_causal": must be true or false' in run(tmp_path, "info", "model").stderr
