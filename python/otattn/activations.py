@@ -424,6 +424,8 @@ def budget_bisect(X: ArrayT, budget: Any = 2, dim: int = -1, n_iter: int = 50) -
     # A tracer's sizes are tensors.
     size = int(x.shape[dim])
     total = _held("budget", budget, lambda found: (found >= 0.0) & (found <= size), f"0 to {size}")
+    # What scores have in common moves no weight.
+    x = x - _top(x.detach(), dim)
     z = x.detach()
     high = _top(z, dim)
     low = z.where(z != -math.inf, high).amin(dim, keepdim=True) - 1.0
@@ -449,8 +451,10 @@ def _loss(X: Any, target: Any, p: Any, omega: Any) -> Tensor:
         raise TypeError(f"target has type {target.dtype}, wanted whole numbers")
     if tuple(X.shape[:1]) != tuple(target.shape):
         raise ValueError(f"target has shape {tuple(target.shape)}, but X has {tuple(X.shape)}")
-    chosen = X.gather(1, target.long().unsqueeze(1)).squeeze(1)
-    loss: Tensor = omega + (p * X).sum(1) - chosen
+    # Differences first: scores of one size hold more than their products with weights do. Weights of 0 take
+    # no part, whatever the score is.
+    above = X - X.gather(1, target.long().unsqueeze(1))
+    loss: Tensor = omega + (p * above.where(p != 0.0, 0.0)).sum(1)
     return loss
 
 

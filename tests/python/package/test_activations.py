@@ -257,3 +257,31 @@ def test_normmax_next_to_order_1(above: float, dtype: torch.dtype) -> None:
     (slopes,) = torch.autograd.grad(p[0], x)
     wanted = expected[0] * (torch.eye(5, dtype=torch.float64)[0] - expected) / (order - 1.0)
     assert (slopes.double() - wanted).abs().max() <= close * wanted.abs().max()
+
+
+@pytest.mark.parametrize(("name", "arguments"), [*LOSSES, ("budget_bisect", {})])
+def test_a_common_size_loses_no_digits(name: str, arguments: dict[str, Any]) -> None:
+    """Of scores that f32 holds, against f64."""
+    generator = torch.Generator().manual_seed(2)
+    x, u = torch.randn(6, 9, generator=generator) + 1e4, torch.randn(6, 9, generator=generator)
+    targets = [torch.arange(6)] if name.endswith("loss") else []
+    found = []
+    for kind in (torch.float32, torch.float64):
+        scores = x.to(kind).requires_grad_()
+        y = getattr(ours, name)(scores, *targets, **arguments)
+        weighed = y * (u.to(kind) if y.ndim == 2 else 1.0)
+        found.append([y.detach().double(), torch.autograd.grad(weighed.sum(), scores)[0].double()])
+    for a, b in zip(*found, strict=True):
+        assert float((a - b).abs().max()) <= 16.0 * 2.0**-24 * float(b.abs().max())
+
+
+@pytest.mark.parametrize(("name", "arguments"), LOSSES)
+def test_losses_of_forbidden_classes(name: str, arguments: dict[str, Any]) -> None:
+    """A class of -inf has no part in the loss of another, and makes its own infinite."""
+    x = torch.tensor([[0.3, -torch.inf, 0.1, -0.2]] * 2, dtype=torch.float64, requires_grad=True)
+    loss = getattr(ours, name)(x, torch.tensor([2, 1]), **arguments)
+    others = getattr(ours, name)(x[:1, [0, 2, 3]], torch.tensor([1]), **arguments)
+    assert float(loss[0] - others[0]) == pytest.approx(0.0, abs=1e-15)
+    assert float(loss[1]) == torch.inf
+    (gradient,) = torch.autograd.grad(loss[0], x)
+    assert bool(torch.isfinite(gradient).all()) and float(gradient[0, 1]) == 0.0
