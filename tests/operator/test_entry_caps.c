@@ -402,6 +402,36 @@ static void steep_rows_have_the_weights_of_what_caps_leave(void **unused) {
     }
 }
 
+/* As many caps as make the mass: where next to nothing is open beside them, what rounding left of it is still no reason to take keys
+ * off their caps. */
+static void caps_may_divide_the_mass(void **state) {
+    (void)state;
+    static const char *const methods[] = {"softmax",    "entmax:1.05", "entmax:1.25",
+                                          "entmax:1.5", "sparsemax",   "entmax:3"};
+    static const double temperatures[] = {2.0, 0.4, 0.1, 0.03, 0.01, 0.001};
+    static const double parts[] = {4.0, 8.0, 12.0, 24.0};
+    scene *s = malloc(sizeof *s);
+    assert_non_null(s);
+    int at_caps = 0;
+    for (uint64_t k = 0; k < 6 * 6 * 4 * 24; k++) {
+        const bool narrow = k / 144 % 2 == 1;
+        set_up(s, methods[k % 6], N, 28, 400 + k, narrow);
+        s->problem.temperature = temperatures[k / 6 % 6];
+        s->problem.entry_cap = 1.0 / parts[k / 36 % 4];
+        assert_int_equal(solve(s, NULL), OTA_OK);
+        const ota_certificate found = judge(s);
+        /* Next to order 1 rounding of a level is worth power / temperature times as much of a weight. */
+        if (!(found.row_error <= (narrow ? 1.0e-6 : 1.0e-12)))
+            fail_msg("%s at %g with %g: rows miss their mass by %g", methods[k % 6],
+                     s->problem.temperature, s->problem.entry_cap, found.row_error);
+        assert_true(found.cap_error <= (narrow ? 1.0e-8 : 0.0));
+        for (int64_t i = 0; i < s->n * s->m; i++)
+            at_caps += s->p[i] >= s->problem.entry_cap * (1.0 - 1.0e-6);
+    }
+    assert_true(at_caps > 50000);
+    free(s);
+}
+
 TEST_FILE(test_entry_caps) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rows_are_those_of_the_definition),
@@ -411,6 +441,7 @@ TEST_FILE(test_entry_caps) {
         cmocka_unit_test(rows_of_little_mass_are_whole),
         cmocka_unit_test(caps_may_bind_everywhere_or_nowhere),
         cmocka_unit_test(caps_may_make_the_mass),
+        cmocka_unit_test(caps_may_divide_the_mass),
         cmocka_unit_test(softmax_caps_may_fill_the_row),
         cmocka_unit_test(what_cannot_be_capped_is_refused),
     };

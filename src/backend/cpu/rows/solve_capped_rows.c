@@ -21,15 +21,17 @@
 #include "backend/threshold.h"
 #include "base/exp2.h"
 
-/* LEVELS: passes of a row before plain loops do it, FITS: at the last level. STUCK: those without an open key before a search begins anew. KEPT: keys
+/* LEVELS: passes of a row before plain loops do it, FITS: at the last level. CHORDS: steps after which every other one halves. STUCK: those without an open key before a search begins anew. KEPT: keys
  * that a search goes on with alone, FEW: so few that choosing among them saves nothing. */
-enum { LEVELS = 64, FITS = 4, STUCK = 4, KEPT = 768, FEW = 64 };
+enum { LEVELS = 96, FITS = 4, CHORDS = 16, STUCK = 4, KEPT = 768, FEW = 64 };
 /* e^-FAR of a sum is left of it in the type. */
 static const double FAR = 30.0;
 /* Of the sum, relative: what a level must move it by at least to be called far from the top. */
 static const double BLURRED = 1.0e-12;
 /* Of the sum, relative: weights of f32 are no better. */
 static const double accuracy = sizeof(real) == sizeof(double) ? 4.0e-16 : 1.0e-9;
+/* A factor as near 1 as this takes no key off its cap that shows in a weight. */
+static const double harmless = sizeof(real) == sizeof(double) ? 1.0e-14 : 1.0e-8;
 
 static ota_capped_totals sums_at(const capped_row *row, double f) {
     ota_capped_totals sums = {0.0, 0.0, 0.0};
@@ -184,7 +186,10 @@ static bool level_next(level_search *search, double miss, double newton) {
     if (!between) search->step *= 2.0;
     if (between && !(better && next > search->low && next < search->high))
         next = search->low - search->low_miss * (width / (search->high_miss - search->low_miss));
-    if (between && (!(next > search->low && next < search->high) || ++search->iterations % 8 == 0))
+    /* Where a sum hardly moves at one end, chords are of little use. */
+    const int often = search->iterations < CHORDS ? 8 : 2;
+    if (between &&
+        (!(next > search->low && next < search->high) || ++search->iterations % often == 0))
         next = search->low + 0.5 * width;
     if (!(next > search->low && next < search->high)) return false;
     search->x = next;
@@ -273,23 +278,31 @@ static bool exponential_at(const capped_row *row, double top, double x, exponent
     return at->sums.open + at->sink < INFINITY;
 }
 
-/* With the keys at their caps known, factor = left / open, which may bring others there. False: the sum is not mu yet. */
-static bool finish_exponentials(const capped_row *row, double mu, const exponential_level *at,
-                                int passes, real *p, ota_row_found *found) {
+static void write_exponentials(const capped_row *row, const exponential_level *at, double factor,
+                               real *p, ota_row_found *found) {
+    const ota_capped_sums last = exponential_pass(row, at->shift, factor, p);
+    found->potential = row->parameters->tau * log(factor) - at->shift;
+    found->sink = factor * at->sink;
+    found->mass = last.closed + factor * last.open;
+}
+
+/* With the keys at their caps known, factor = left / open, which may bring others there, or take some away where next to nothing is
+ * open; 0: the sum is not mu within `enough` yet. */
+static double fit_exponentials(const capped_row *row, double mu, const exponential_level *at,
+                               double enough) {
     ota_capped_sums last = at->sums;
     double factor = at->factor;
-    for (int pass = 0; pass < passes; pass++) {
+    for (int pass = 0; pass < FITS; pass++) {
         const double left = mu - last.closed, before = factor;
-        if (!(left > 0.0 && last.open + at->sink > 0.0)) return false;
+        if (!(left > 0.0 && last.open + at->sink > 0.0)) return 0.0;
         factor = left / (last.open + at->sink);
-        last = exponential_pass(row, at->shift, factor, p);
-        found->potential = row->parameters->tau * log(factor) - at->shift;
-        found->sink = factor * at->sink;
-        found->mass = last.closed + factor * last.open;
-        if (fabs(found->mass + found->sink - mu) <= accuracy * mu) return true;
-        if (!(factor < before) && !(factor > before)) return false;
+        if (fabs(factor - before) <= harmless * before && pass == 0) return factor;
+        last = exponential_pass(row, at->shift, factor, NULL);
+        const double sum = last.closed + factor * (last.open + at->sink);
+        if (fabs(sum - mu) <= enough) return factor;
+        if (!(factor < before) && !(factor > before)) return 0.0;
     }
-    return false;
+    return 0.0;
 }
 
 /* True, with the weights in p, unless plain loops must do the row. */
@@ -304,15 +317,16 @@ static bool exponential_row(const capped_row *row, double mu, double top, real *
     for (int iteration = 0; iteration < LEVELS && exponential_at(row, top, search.x, &at);
          iteration++) {
         const double open = at.factor * (at.sums.open + at.sink), left = mu - at.sums.closed;
-        if (fabs(open - left) <= accuracy * mu && left > 0.0 && open > 0.0) {
-            (void)finish_exponentials(row, mu, &at, 1, p, found);
-            return true;
-        }
-        const double rest = log(left / open);
+        const double miss = fabs(open - left), rest = log(left / open);
+        const bool met = miss <= accuracy * mu && left > 0.0 && open > 0.0;
         /* Far from the top no level is nearer, but a factor is. */
-        if (fabs(rest) <= 2.0 * DBL_EPSILON * fabs(search.x) &&
-            finish_exponentials(row, mu, &at, FITS, p, found))
-            return true;
+        if (met || fabs(rest) <= 2.0 * DBL_EPSILON * fabs(search.x)) {
+            const double fit = fit_exponentials(row, mu, &at, met ? miss : accuracy * mu);
+            if (met || fit > 0.0) {
+                write_exponentials(row, &at, fit > 0.0 ? fit : at.factor, p, found);
+                return true;
+            }
+        }
         /* From below, where more keys will reach their caps, the slope at x goes further than that. */
         const double ahead = search.high < INFINITY ? rest : left / open - 1.0;
         if (!level_next(&search, open - left, search.x + ahead)) break;
@@ -427,6 +441,24 @@ static level_search power_level(const capped_row *row, double mu, double top) {
     return level_begin(y - far.x * (gap / row->parameters->tau), y);
 }
 
+/* What rounding left of the threshold is spread over the keys that are not at their caps, of which that may take some off theirs, as
+ * where next to nothing is open: 1 where it misses the mass by more than the level x does. */
+static double fit_powers(const capped_row *row, double mu, double top, double x, double sink,
+                         double factor, double miss) {
+    double best = 1.0;
+    for (int pass = 0; pass < FITS; pass++) {
+        if (fabs(factor - 1.0) <= harmless && pass == 0) return factor;
+        const ota_capped_sums sums = power_pass(row, top, -x, factor, NULL);
+        const double open = sums.open + sink, left = mu - sums.closed,
+                     apart = fabs(factor * open - left);
+        if (apart <= miss) best = factor;
+        miss = fmin(miss, apart);
+        if (!(apart > accuracy * mu) || !(left > 0.0 && open > 0.0)) break;
+        factor = left / open;
+    }
+    return best;
+}
+
 /* x = -t: Newton's steps on the p-norm of the open keys, or on their sum where keys at their caps hold most of the mass. */
 static bool power_row(const capped_row *row, double mu, double top, real *p, ota_row_found *found) {
     const ota_row_parameters *parameters = row->parameters;
@@ -478,11 +510,11 @@ static bool power_row(const capped_row *row, double mu, double top, real *p, ota
     const double apart = fabs(open - left);
     if (!shut && !(left > 0.0 && open > 0.0 && apart <= fmax(1.0e-9 * mu, blur))) return false;
     if (edge_row(row, mu, -top + search.x / k, p, found)) return true;
-    /* What rounding left of the threshold is spread over the keys that are not at their caps. */
-    const double factor = shut ? 1.0 : left / open;
+    const double sink = sink_y + search.x > 0.0 ? power_of(sink_y + search.x, power) : 0.0;
+    const double factor = shut ? 1.0 : fit_powers(row, mu, top, search.x, sink, left / open, apart);
     const ota_capped_sums last = power_pass(row, top, -search.x, factor, p);
     found->potential = -top + search.x / k;
-    found->sink = sink_y + search.x > 0.0 ? factor * power_of(sink_y + search.x, power) : 0.0;
+    found->sink = factor * sink;
     found->mass = last.closed + factor * last.open;
     return true;
 }
