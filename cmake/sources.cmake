@@ -256,6 +256,7 @@ set(OTATTN_REAL_SOURCES
     src/backend/cpu/gradient/tile_gradient.c
     src/backend/cpu/head_masks.c
     src/backend/cpu/pack.c
+    src/backend/cpu/rows/capped_lists.c
     src/backend/cpu/rows/heavy_rows.c
     src/backend/cpu/rows/solve_capped_rows.c
     src/backend/cpu/rows/solve_rows.c)

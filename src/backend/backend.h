@@ -126,6 +126,7 @@ typedef struct ota_row_found {
     double sink;      /* weight on the sink */
     double lse;       /* LSE_j (s_j + h_j)/tau with sink; entropy only */
     ota_edge edge;    /* beside the potential */
+    int64_t full;     /* of a list: keys at their caps, behind the others */
     bool empty;       /* no allowed key and no sink */
     bool nonfinite;   /* NaN or +inf met: all weights are NaN */
     bool infeasible;  /* online: the keys left cannot take mu */

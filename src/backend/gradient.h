@@ -56,24 +56,32 @@ static inline void ota_adjoint_rows(int64_t rows, int64_t chunk, int64_t *first,
 }
 
 /* A row of slopes as the list of its pairs with weight, in the place of that row: `count` numbers each of w, P and U in the type that
- * the head is worked on, and their keys, which rise. All others are 0. */
+ * the head is worked on, and their keys, which rise; then P and keys, which rise, of the `full` pairs at their caps, whose slopes are 0
+ * and which only a product with P asks for. All others are 0. */
 typedef struct ota_slope_list {
-    int64_t count;
-    void *slopes, *weights, *upstream;
-    int32_t *keys;
+    int64_t count, full;
+    void *slopes, *weights, *upstream, *full_weights;
+    int32_t *keys, *full_keys;
 } ota_slope_list;
 
-/* The longest list that a row of `stride` numbers holds. */
-static inline int64_t ota_slope_list_room(int64_t stride) { return stride / 4; }
+/* Does a row of `stride` numbers, of which 16 and more make a row, hold such a list? */
+static inline bool ota_slope_list_fits(int64_t stride, int64_t count, int64_t full) {
+    return 2 * count + full + (full > 0) <= stride / 2;
+}
 
-static inline ota_slope_list ota_slope_list_at(void *row, int64_t count, size_t number) {
+static inline ota_slope_list ota_slope_list_at(void *row, int64_t count, int64_t full,
+                                               size_t number) {
     char *at = row;
-    const size_t bytes = (size_t)count * number;
+    const size_t bytes = (size_t)count * number, even = (size_t)(count + (count & 1));
+    char *keys = at + 3 * bytes, *rest = keys + even * sizeof(int32_t);
     return (ota_slope_list){.count = count,
+                            .full = full,
                             .slopes = at,
                             .weights = at + bytes,
                             .upstream = at + 2 * bytes,
-                            .keys = (int32_t *)(void *)(at + 3 * bytes)};
+                            .full_weights = rest,
+                            .keys = (int32_t *)(void *)keys,
+                            .full_keys = (int32_t *)(void *)(rest + (size_t)full * number)};
 }
 
 /* dL/d of one term: sums in the shape of its array, chunk sums where queries share an entry. */
@@ -154,6 +162,7 @@ typedef struct ota_backward_space {
     double *matrix; /* [dense_rows][dense_stride] f64: scores; slopes, of T where implicit */
     int64_t *
         listed; /* [rows] how many pairs of a row of slopes are a list, -1: all pairs of the row; NULL: of all rows */
+    int64_t *full;    /* [rows] how many more of such a row are at their caps */
     double *gradient; /* the same shape: dL/dP, then dL/dS */
     double *slopes;   /* the same shape, prefix only */
     /* implicit: the system of solvers/derivatives/adjoint.h, vectors of lane. What `slopes` leaves by queries becomes that of

@@ -119,7 +119,10 @@ static void take_coupled(ota_plan *plan, ota_backward_space *s, ota_backward_mod
     if (mode != OTA_BACKWARD_UNROLLED && m <= OTA_ADJOINT_DIRECT)
         s->couplings = ota_arena_take_rows(a, m, m, sizeof(double));
     if (mode == OTA_BACKWARD_IMPLICIT) take_system(a, s);
-    if (may_list(plan)) s->listed = ota_arena_take(a, (size_t)n, sizeof *s->listed);
+    if (may_list(plan)) {
+        s->listed = ota_arena_take(a, (size_t)n, sizeof *s->listed);
+        s->full = ota_arena_take(a, (size_t)n, sizeof *s->full);
+    }
     if (mode == OTA_BACKWARD_PREFIX) take_block(a, s);
     if (mode != OTA_BACKWARD_UNROLLED && ota_is_steep(&plan->resolved)) take_steep(a, s);
     if (mode == OTA_BACKWARD_UNROLLED) take_rounds(plan, s);

@@ -97,11 +97,12 @@ static void middle_block(ota_tangent_job *job, ota_tangent_worker *w, int64_t fi
     }
 }
 
-/* Slopes, P and U of one row of the solver, whose keys, NULL: all, rise: its sums, its share of the right side. */
+/* Slopes, P and U of one row of the solver, whose keys, NULL: all, rise: its sums, its share of the right side. Of a list the pairs at
+ * their caps are a list of their own. */
 typedef struct system_row {
-    const double *slopes, *weights, *u;
-    const int32_t *keys;
-    int64_t count;
+    const double *slopes, *weights, *u, *full_weights;
+    const int32_t *keys, *full_keys;
+    int64_t count, full;
     double middle; /* from where a steep row measures U, or 0 */
 } system_row;
 
@@ -138,6 +139,8 @@ static void add_row(ota_tangent_job *job, const system_row *of, const ota_tangen
         s->chunks.right[j] += slopes[e] * (u[e] - mean);
         s->chunks.right_terms[j] += slopes[e] * (fabs(u[e] - mean) + OTA_OFFSET_SHARE * fabs(u[e]));
     }
+    for (int64_t e = 0; e < of->full; e++)
+        s->chunks.plan[lane + of->full_keys[e]] += of->full_weights[e];
 }
 
 /* U of such a row, which is row i of the solver, becomes what it measures; from where, or 0. */
@@ -186,18 +189,29 @@ static bool keep_list(const ota_tangent_job *job, const ota_tangent_worker *w, i
     const double *p = w->weights + k * plan->strategy.padded_keys;
     const ota_block b = ota_tangents_block(job, w, i - k, k + 1);
     double *row = s->matrix + i * plan->strategy.stride;
-    int64_t count = 0;
-    for (int64_t j = 0; j < m; j++) count += p[j] > 0.0;
-    if (s->bad[i] || count > ota_slope_list_room(plan->strategy.stride)) return false;
-    const ota_slope_list list = ota_slope_list_at(row, count, sizeof *row);
-    double *slopes = list.slopes, *weights = list.weights;
-    for (int64_t j = 0, e = 0; j < m; j++) {
+    int64_t count = 0, full = 0;
+    for (int64_t j = 0; j < m; j++) {
         if (!(p[j] > 0.0)) continue;
+        const bool at_cap = p[j] >= ota_block_cap(&b, k, j);
+        full += at_cap;
+        count += !at_cap;
+    }
+    if (s->bad[i] || !ota_slope_list_fits(plan->strategy.stride, count, full)) return false;
+    const ota_slope_list list = ota_slope_list_at(row, count, full, sizeof *row);
+    double *slopes = list.slopes, *weights = list.weights, *caps = list.full_weights;
+    for (int64_t j = 0, e = 0, c = 0; j < m; j++) {
+        if (!(p[j] > 0.0)) continue;
+        if (p[j] >= ota_block_cap(&b, k, j)) {
+            caps[c] = p[j];
+            list.full_keys[c++] = (int32_t)j;
+            continue;
+        }
         slopes[e] = ota_block_slope(&b, k, j);
         weights[e] = p[j];
         list.keys[e++] = (int32_t)j;
     }
     s->listed[i] = count;
+    s->full[i] = full;
     return true;
 }
 
@@ -227,7 +241,7 @@ static bool system_lists(ota_tangent_job *job, ota_tangent_worker *w, int64_t fi
             continue;
         }
         const ota_slope_list list = ota_slope_list_at(s->matrix + i * plan->strategy.stride,
-                                                      s->listed[i], sizeof *s->matrix);
+                                                      s->listed[i], s->full[i], sizeof *s->matrix);
         double *u = list.upstream;
         const double *p = list.weights;
         ota_tangents_of_list(job, w, k, i, &list);
@@ -235,8 +249,14 @@ static bool system_lists(ota_tangent_job *job, ota_tangent_worker *w, int64_t fi
             const double score = w->scores[k * plan->strategy.padded_keys + list.keys[e]];
             u[e] += ota_number_tangent(&base->parameters, &job->numbers, score, s->f[i], p[e]);
         }
-        system_row of = {
-            .slopes = list.slopes, .weights = p, .u = u, .keys = list.keys, .count = list.count};
+        system_row of = {.slopes = list.slopes,
+                         .weights = p,
+                         .u = u,
+                         .full_weights = list.full_weights,
+                         .keys = list.keys,
+                         .full_keys = list.full_keys,
+                         .count = list.count,
+                         .full = list.full};
         of.middle = measure_row(job, &of, &found[k], i, u);
         add_row(job, &of, &found[k], i, chunk);
     }

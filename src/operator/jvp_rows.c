@@ -44,6 +44,15 @@ void ota_tangents_of_sink(const ota_tangent_job *job, double f, double weight,
                           ota_number_tangent(&job->base.parameters, &job->numbers, sink, f, weight);
 }
 
+/* -f of a row within caps as forward left it, from where its threshold is not far; NAN: nobody knows. */
+static double level_before(const ota_tangent_job *job, int64_t query) {
+    const ota_backward_job *base = &job->base;
+    const ota_array *f = &base->arrays->row_potential;
+    const bool known = base->mode == OTA_BACKWARD_IMPLICIT && !job->held &&
+                       base->parameters.regulariser->capped && ota_array_present(f);
+    return known ? -ota_array_get(f, base->batch, base->head, 0, query) : NAN;
+}
+
 ota_tangent_row ota_tangents_weigh(const ota_tangent_job *job, ota_tangent_worker *w, int64_t k,
                                    int64_t query) {
     const ota_backward_job *base = &job->base;
@@ -55,7 +64,9 @@ ota_tangent_row ota_tangents_weigh(const ota_tangent_job *job, ota_tangent_worke
     double *p = w->weights + k * plan->strategy.padded_keys;
     ota_row_found found;
     ota_row_parameters rule = base->parameters;
+    const double level = level_before(job, query);
     rule.line = query;
+    rule.threshold = isnan(level) ? NULL : &level;
     if (job->held) {
         plan->strategy.algebra->row_weights(&rule, s, g, m, space->f[query], p, &found);
         if (ota_backward_has_key_edges(base))
@@ -127,9 +138,11 @@ static void move_list(const ota_tangent_job *job, ota_tangent_worker *w, int64_t
                       int64_t width) {
     const ota_backward_space *space = job->base.space;
     const ota_plan *plan = job->base.plan;
-    const ota_slope_list list = ota_slope_list_at(space->matrix + query * plan->strategy.stride,
-                                                  space->listed[query], sizeof *space->matrix);
-    const double *slopes = list.slopes, *weights = list.weights, *u = list.upstream;
+    const ota_slope_list list =
+        ota_slope_list_at(space->matrix + query * plan->strategy.stride, space->listed[query],
+                          space->full[query], sizeof *space->matrix);
+    const double *slopes = list.slopes, *weights = list.weights, *u = list.upstream,
+                 *caps = list.full_weights;
     const double rate = 1.0 / job->base.parameters.tau, a = space->a[query];
     const bool with_values = ota_array_present(&job->tangents->values),
                with_coupling = ota_array_present(&job->tangents->coupling);
@@ -156,6 +169,18 @@ static void move_list(const ota_tangent_job *job, ota_tangent_worker *w, int64_t
         if (with_values)
             plan->strategy.algebra->accumulate(job->space->value_tangents + j * width, width,
                                                share * weights[e], out);
+        finite = finite && !job->space->nonfinite[j];
+    }
+    for (int64_t e = 0; e < list.full; e++) w->line[e] = 1.0;
+    if (drops && width > 0)
+        ota_dropout_row_f64(&plan->resolved, job->base.dropout_key, query, 0, list.full_keys,
+                            list.full, w->line);
+    for (int64_t e = 0; e < list.full && width > 0; e++) {
+        const int64_t j = list.full_keys[e];
+        if (!(w->line[e] > 0.0)) continue;
+        if (with_values)
+            plan->strategy.algebra->accumulate(job->space->value_tangents + j * width, width,
+                                               w->line[e] * caps[e], out);
         finite = finite && !job->space->nonfinite[j];
     }
     for (int64_t c = 0; c < width && !finite; c++) out[c] = (double)NAN;

@@ -101,8 +101,9 @@ static double floored_slope(void *user, double x) {
     cmocka_unit_test(NAME_OF_TEST##_f32), cmocka_unit_test(NAME_OF_TEST##_f64)
 
 TEST_FILE(test_rows) {
-    const struct CMUnitTest tests[] = {BOTH(test_solved),  BOTH(test_lists), BOTH(test_long_lists),
-                                       BOTH(test_given),   BOTH(test_hard),  BOTH(test_online),
-                                       BOTH(test_used_up), BOTH(test_edges), BOTH(test_custom)};
+    const struct CMUnitTest tests[] = {
+        BOTH(test_solved), BOTH(test_lists),       BOTH(test_long_lists), BOTH(test_given),
+        BOTH(test_hard),   BOTH(test_online),      BOTH(test_used_up),    BOTH(test_edges),
+        BOTH(test_custom), BOTH(test_capped_lists)};
     return cmocka_run_group_tests_name("rows", tests, NULL, NULL);
 }

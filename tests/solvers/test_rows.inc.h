@@ -99,7 +99,7 @@ static void NAME(test_lists)(void **state) {
             T kept[MOST + OTA_COMPACT_ROOM];
             int32_t where[MOST + OTA_COMPACT_ROOM];
             double wide[MOST + OTA_COMPACT_ROOM];
-            const ota_row_room room = {kept, where, wide};
+            const ota_row_room room = {.kept = kept, .where = where, .wide = wide};
             const int64_t got =
                 NAME(ota_row_entmax)(&r.parameters, x.s, NULL, r.count, r.mu, &room, &x.found);
             memset(x.p, 0, sizeof x.p);
@@ -116,6 +116,70 @@ static void NAME(test_lists)(void **state) {
             assert_true(x.found.potential <= -INFINITY && !x.found.empty);
         }
     }
+}
+
+/* Is it the row of weights p, and are the keys below their caps first, then found.full at theirs, each part rising? In the worst case how far
+ * weights are apart, in units of y. */
+static double NAME(of_list)(const request *r, const NAME(row) * whole, const ota_row_room *room,
+                            int64_t got, int64_t full) {
+    const T *kept = room->kept;
+    T p[MOST] = {0};
+    double worst = 0.0;
+    assert_true(full >= 0 && full <= got);
+    for (int64_t i = 0; i < got; i++) {
+        const int64_t j = room->where[i];
+        const bool at_cap = kept[i] >= (T)ota_entry_cap(&r->parameters.caps, 0, j);
+        assert_true(kept[i] > 0 && !(p[j] > 0) && at_cap == (i >= got - full));
+        assert_true(i == 0 || i == got - full || j > room->where[i - 1]);
+        p[j] = kept[i];
+    }
+    for (int64_t j = 0; j < r->count; j++)
+        worst = fmax(worst, fabs(argument_of(&r->parameters, (double)p[j]) -
+                                 argument_of(&r->parameters, (double)whole->p[j])));
+    return worst;
+}
+
+/* Within caps the list is that of the whole row, whatever is said of its threshold. */
+static void NAME(test_capped_lists)(void **state) {
+    (void)state;
+    static const double off[] = {0.0, 1.0e-7, -1.0e-3, 0.3, -40.0, (double)INFINITY, (double)NAN};
+    enum { OFF = sizeof off / sizeof off[0] };
+    int64_t lists = 0, at_caps = 0;
+    for (int order = 1; order < ORDERS && orders[order] > 1.0; order++) {
+        for (int k = 0; k < 84 * OFF; k++) {
+            dice d = (uint64_t)(5000 + 1000 * order + k);
+            request r = draw_request(&d, order, k % 84);
+            double caps[MOST];
+            NAME(row) x;
+            NAME(draw)(&x, &d, r.count);
+            const double share = (k % 4 == 0 ? 1.1 : 4.0) * r.mu / ((double)r.count * 0.8);
+            for (int64_t j = 0; j < r.count; j++) caps[j] = share * (1.0 + 0.5 * fabs(normal(&d)));
+            const ota_array array = ota_array_of(caps, OTA_F64, 1, 1, 1, r.count);
+            r.parameters.regulariser = ota_regulariser_of(&(ota_problem){
+                .regulariser = OTA_ENTMAX, .order = r.parameters.order, .entry_cap = 1.0});
+            r.parameters.caps = (ota_entry_caps){.cap = share, .array = k % 3 == 0 ? NULL : &array};
+            const T *given = k % 2 == 0 ? x.h : NULL;
+            NAME(ota_row_solve)(&r.parameters, x.s, given, r.count, r.mu, x.p, &x.found);
+            T kept[MOST + OTA_COMPACT_ROOM];
+            int32_t where[MOST + OTA_COMPACT_ROOM], at_cap[MOST];
+            double wide[MOST + OTA_COMPACT_ROOM], between[MOST], of_keys[MOST];
+            const ota_row_room room = {kept, where, wide, between, of_keys, at_cap};
+            const double threshold = off[k / 84] - x.found.potential;
+            double reach = 1.0 + fabs(x.found.potential);
+            ota_row_found found;
+            r.parameters.threshold = &threshold;
+            const int64_t got =
+                NAME(ota_row_entmax)(&r.parameters, x.s, given, r.count, r.mu, &room, &found);
+            for (int64_t j = 0; j < r.count; j++)
+                if (x.s[j] > (T)-INFINITY) reach = fmax(reach, fabs((double)x.s[j]));
+            const double rooted = r.parameters.order > 2.0 ? 0x1p-30 : 0.0;
+            spec_check("LIT-11", NAME(of_list)(&r, &x, &room, got, found.full),
+                       32.0 * UNIT * (1.0 + reach / r.parameters.tau) + rooted);
+            lists += got < r.count - r.count / 7;
+            at_caps += found.full;
+        }
+    }
+    assert_true(lists > 100 && at_caps > 1000);
 }
 
 /* Long rows of which few, many or all keys have weight, at masses, temperatures and heights that leave the range of
@@ -151,7 +215,7 @@ static void NAME(test_long_lists)(void **state) {
             if (j % 11 == 3) s[j] = (T)-INFINITY;
             top = fmax(top, (double)s[j]);
         }
-        const ota_row_room room = {kept, where, wide};
+        const ota_row_room room = {.kept = kept, .where = where, .wide = wide};
         ota_row_found found;
         const int64_t got = NAME(ota_row_entmax)(&parameters, s, NULL, count, mu, &room, &found);
         const long double rate = ((long double)order - 1) / parameters.tau;

@@ -166,8 +166,8 @@ static ota_ladder ladder_of(const ota_cpu_device *device) {
 
 bool ota_device_keeps_lists(const ota_cpu_device *device) {
     const ota_resolved *r = device->resolved;
-    /* Rows with entry caps are whole. */
-    return ((lists_coupled(device) && !ota_regulariser_of(&r->problem)->capped) ||
+    const ota_regulariser_row *rows = ota_regulariser_of(&r->problem);
+    return ((device->layout.kind == OTA_LAYOUT_COUPLED && rows->tsallis && rows->thresholded) ||
             (device->layout.kind == OTA_LAYOUT_ENTMAX && ota_device_is_in_blocks(device))) &&
            r->keys < INT32_MAX;
 }
@@ -203,6 +203,11 @@ static void take_worker(ota_cpu_device *device, ota_worker *w) {
         w->keys.kept = ota_arena_take(a, room, real);
         w->keys.where = ota_arena_take(a, room, sizeof(int32_t));
         w->keys.wide = ota_arena_take(a, room, sizeof(double));
+        if (ota_regulariser_of(&r->problem)->capped) {
+            w->keys.between = ota_arena_take(a, room, sizeof(double));
+            w->keys.caps = ota_arena_take(a, room, sizeof(double));
+            w->keys.full = ota_arena_take(a, room, sizeof(int32_t));
+        }
     }
     if (device->strategy == OTA_STRATEGY_STREAMED)
         w->block = ota_arena_take_rows(a, OTA_ROW_BLOCK, device->dense_stride, real);

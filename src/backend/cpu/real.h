@@ -61,6 +61,7 @@ typedef OF_TYPE(slopes) ota_slopes_operands;
 #define row_entmax WORD(ota_row_entmax)
 #define row_online WORD(ota_row_online)
 #define row_capped WORD(ota_row_capped)
+#define row_capped_list WORD(ota_row_capped_list)
 #define row_capped_weights WORD(ota_row_capped_weights)
 #define row_heavy WORD(ota_row_heavy)
 #define row_heavy_weights WORD(ota_row_heavy_weights)

@@ -65,7 +65,7 @@ static inline bool ota_adjoint_list(const ota_adjoint *system, int64_t i, ota_sl
     const size_t number = system->narrow ? sizeof(float) : sizeof(double);
     if (system->listed == NULL || system->listed[i] < 0) return false;
     char *row = (char *)system->slopes + (size_t)(i * system->stride) * number;
-    *list = ota_slope_list_at(row, system->listed[i], number);
+    *list = ota_slope_list_at(row, system->listed[i], 0, number);
     return true;
 }
 static inline double ota_adjoint_number(const void *numbers, bool narrow, int64_t k) {

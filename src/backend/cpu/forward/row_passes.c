@@ -156,7 +156,9 @@ static double row_entries(const chunk_job *job, int64_t chunk, int64_t i, double
     ota_passes *state = job->state;
     const ota_head *head = state->head;
     ota_row_parameters parameters = job->parameters;
+    const double level = -head->f[i];
     parameters.line = i;
+    parameters.threshold = parameters.regulariser->capped ? &level : NULL;
     real *p = (real *)state->chunk.scratch + chunk * state->padded_columns;
     const real *s = (const real *)state->scores + i * state->stride;
     if (job->lists) {

@@ -227,7 +227,9 @@ static void emit_task(void *context, int64_t chunk, int worker_index) {
                 continue;
             }
             mu[k] = place->head->mu[at + k];
+            const double level = -place->head->f[at + k];
             parameters.line = at + k;
+            parameters.threshold = parameters.regulariser->capped ? &level : NULL;
             if (worker->keys.where != NULL && place->head->found.update == OTA_FINAL_ROWS) {
                 const listed_row row = {.s = (const real *)place->workspace->scores +
                                              (at + k) * device->dense_stride,

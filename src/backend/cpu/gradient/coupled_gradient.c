@@ -187,11 +187,15 @@ static void keep_lists(const ota_backward_job *job, const ota_backward_worker *w
            *mass = space->chunks.plan + chunk * space->lane;
     for (int64_t k = 0; k < rows; k++) {
         const ota_slope_list list = list_of(job, first + k);
-        const size_t count = (size_t)list.count;
+        const size_t count = (size_t)list.count, full = (size_t)list.full;
+        const real *weights = (const real *)w->weights + k * stride;
+        const int32_t *keys = w->where + k * stride;
         real *slope = list.slopes, *u = list.upstream;
-        const real *p = list.weights;
-        memcpy(list.weights, (const real *)w->weights + k * stride, count * sizeof(real));
-        memcpy(list.keys, w->where + k * stride, count * sizeof *list.keys);
+        const real *p = list.weights, *caps = list.full_weights;
+        memcpy(list.weights, weights, count * sizeof *weights);
+        memcpy(list.keys, keys, count * sizeof *keys);
+        memcpy(list.full_weights, weights + count, full * sizeof *weights);
+        memcpy(list.full_keys, keys + count, full * sizeof *keys);
         list_upstream(job, w, k, first + k, list.keys, list.count, u);
         row_powers(job, p, list.count, slope);
         if (ota_backward_is_steep(job)) {
@@ -207,6 +211,10 @@ static void keep_lists(const ota_backward_job *job, const ota_backward_worker *w
             if (!(by > 0.0)) continue;
             right[j] += by * (x - mean);
             scale[j] += by * (fabs(x - mean) + OTA_OFFSET_SHARE * fabs(x));
+        }
+        for (int64_t e = 0; e < list.full; e++) {
+            mass[list.full_keys[e]] += (double)caps[e];
+            space->adjoint.row_sums[first + k] += (double)caps[e];
         }
     }
 }
@@ -234,7 +242,7 @@ void slopes_task(void *context, int64_t chunk, int worker) {
         load_rows(job, w, i, rows, true);
         form_tile(job, w, i, rows, 0, m, stride);
         const bool solved = lists;
-        lists = lists && row_lists(job, w, worker, i, rows, space->listed + i);
+        lists = lists && row_lists(job, w, worker, i, rows, space->listed + i, space->full + i);
         if (lists) {
             keep_lists(job, w, i, rows, chunk);
             continue;

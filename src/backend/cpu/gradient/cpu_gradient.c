@@ -28,6 +28,7 @@ static void take_strip(ota_cpu_device *device, ota_strip *strip) {
     if (ota_regulariser_of(&r->problem)->thresholded)
         strip->where = ota_arena_take_rows(a, rows, stride, sizeof *strip->where);
     strip->count = ota_arena_take(a, (size_t)rows, sizeof *strip->count);
+    strip->full = ota_arena_take(a, (size_t)rows, sizeof *strip->full);
     strip->low = ota_arena_take(a, (size_t)rows, sizeof *strip->low);
     strip->high = ota_arena_take(a, (size_t)rows, sizeof *strip->high);
     strip->queries = ota_arena_take_rows(a, rows, r->width, real);

@@ -32,6 +32,7 @@ typedef struct ota_strip {
     void *weights, *slopes;   /* [rows][stride] P, dL/d(raw products)           */
     int32_t *where;           /* [rows][stride], where rows may be lists        */
     int64_t *count;           /* [rows] length of the list, -1: all keys        */
+    int64_t *full;            /* [rows] behind it, weights of keys at their caps */
     int64_t *low, *high;      /* [rows] keys outside these have no weight       */
     void *queries, *upstream; /* [rows][width], [rows][values_width]           */
 } ota_strip;

@@ -353,6 +353,14 @@ static void keep_top(const ota_backward_job *job, int64_t query, double keys_top
         space->bad[query] = true;
 }
 
+/* -f of a row within caps as forward left it, from where its threshold is not far; NAN: nobody knows. */
+static double level_before(const ota_backward_job *job, int64_t query) {
+    const ota_array *f = &job->arrays->row_potential;
+    const bool known = job->mode == OTA_BACKWARD_IMPLICIT && !job->device->transposed &&
+                       job->parameters.regulariser->capped && ota_array_present(f);
+    return known ? -ota_array_get(f, job->batch, job->head, 0, query) : NAN;
+}
+
 /* Potential of one row, its top, and whether it can be computed; p is left holding the weights. */
 void solve_row(const ota_backward_job *job, int64_t query, const real *s, double mu, real *p) {
     const ota_cpu_device *device = job->device;
@@ -361,7 +369,9 @@ void solve_row(const ota_backward_job *job, int64_t query, const real *s, double
     const double keys_top = (double)KERNELS(device)->maximum(s, h, device->resolved->keys);
     ota_row_found found;
     ota_row_parameters row = job->parameters;
+    const double level = level_before(job, query);
     row.line = query;
+    row.threshold = isnan(level) ? NULL : &level;
     row_solve(&row, s, h, device->resolved->keys, mu, p, &found);
     keep_top(job, query, keys_top);
     space->f[query] = found.empty || !(mu > 0.0) ? -INFINITY : found.potential;
@@ -369,47 +379,52 @@ void solve_row(const ota_backward_job *job, int64_t query, const real *s, double
     if (found.nonfinite || uses_nonfinite(job, s, p)) space->bad[query] = true;
 }
 
-/* A list of `count` weights at row[0 ...] becomes weights of all keys. Places rise and where[k] >= k, so from the last
- * one on what a weight is written over has moved already. */
-static void unfold(real *row, const int32_t *where, int64_t count, int64_t keys) {
-    memset(row + count, 0, (size_t)(keys - count) * sizeof *row);
-    for (int64_t k = count - 1; k >= 0; k--) {
-        const real weight = row[k];
-        row[k] = (real)0;
-        row[where[k]] = weight;
-    }
+/* A list of `count` weights at row[0 ...] becomes weights of all keys; `line` is scratch. */
+static void unfold(real *row, const int32_t *where, int64_t count, int64_t keys, real *line) {
+    memcpy(line, row, (size_t)count * sizeof *row);
+    memset(row, 0, (size_t)keys * sizeof *row);
+    for (int64_t k = 0; k < count; k++) row[where[k]] = line[k];
 }
 
 bool row_lists(ota_backward_job *job, const ota_backward_worker *w, int worker, int64_t first,
-               int64_t rows, int64_t *count) {
+               int64_t rows, int64_t *count, int64_t *full) {
     enum { DENSE_SHARE = 5 };
     const ota_cpu_device *device = job->device;
     ota_backward_space *space = job->space;
     const int64_t m = device->resolved->keys, stride = space->own->strip.stride;
-    const int64_t longest = space->listed == NULL ? m : ota_slope_list_room(device->dense_stride);
     const real *h = job->state.biased ? (const real *)space->own->bias : NULL;
     int64_t total = 0;
     bool fine = true;
     for (int64_t k = 0; k < rows; k++) {
         const int64_t i = first + k;
         const double mu = ota_row_mass(device->resolved, job->batch, job->head, i);
-        const ota_row_room room = {(real *)w->weights + k * stride, w->where + k * stride,
-                                   device->workers[worker].keys.wide};
+        const double level = level_before(job, i);
+        ota_row_room room = device->workers[worker].keys;
+        room.kept = (real *)w->weights + k * stride;
+        room.where = w->where + k * stride;
+        ota_row_parameters row = job->parameters;
         ota_row_found found;
+        row.line = i;
+        row.threshold = &level;
         const real *s = (const real *)w->scores + k * stride;
         if (h != NULL) keep_top(job, i, (double)KERNELS(device)->maximum(s, h, m));
-        count[k] = row_entmax(&job->parameters, s, h, m, mu, &room, &found);
+        full[k] = count[k] = row_entmax(&row, s, h, m, mu, &room, &found);
+        count[k] -= found.full;
+        full[k] -= count[k];
         space->f[i] = found.empty || !(mu > 0.0) ? -INFINITY : found.potential;
         if (space->edges != NULL) space->edges[i] = found.edge;
         if (found.nonfinite) space->bad[i] = true;
-        total += count[k];
-        fine = fine && !space->bad[i] && count[k] <= longest;
+        /* Of four products three are of pairs with slopes alone. */
+        total += 4 * count[k] + full[k];
+        fine =
+            fine && !space->bad[i] &&
+            (space->listed == NULL || ota_slope_list_fits(device->dense_stride, count[k], full[k]));
     }
-    if (fine && packed_of(job)->nonfinite_count == 0 && total * DENSE_SHARE <= rows * m)
+    if (fine && packed_of(job)->nonfinite_count == 0 && total * DENSE_SHARE <= 4 * rows * m)
         return true;
     for (int64_t k = 0; k < rows; k++) {
         real *p = (real *)w->weights + k * stride;
-        unfold(p, w->where + k * stride, count[k], m);
+        unfold(p, w->where + k * stride, count[k] + full[k], m, w->line);
         count[k] = -1;
         if (uses_nonfinite(job, (const real *)w->scores + k * stride, p))
             space->bad[first + k] = true;
@@ -419,7 +434,7 @@ bool row_lists(ota_backward_job *job, const ota_backward_worker *w, int worker, 
 
 ota_slope_list list_of(const ota_backward_job *job, int64_t query) {
     real *row = (real *)(void *)job->space->matrix + query * job->device->dense_stride;
-    return ota_slope_list_at(row, job->space->listed[query], sizeof *row);
+    return ota_slope_list_at(row, job->space->listed[query], job->space->full[query], sizeof *row);
 }
 
 int64_t steepest(const ota_backward_job *job, int64_t query, const real *p, const real *w,

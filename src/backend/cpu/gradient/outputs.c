@@ -40,6 +40,7 @@ static double through_softcap(const ota_cpu_device *device, const real *z, int64
 typedef struct row_pairs {
     int64_t query, count;
     const int32_t *keys; /* [count], which rise; NULL: all keys */
+    int64_t full;        /* behind them pairs at their caps, which have weight alone */
 } row_pairs;
 
 static inline int64_t key_of(const row_pairs *row, int64_t e) {
@@ -213,7 +214,7 @@ static void form_block(const ota_backward_job *job, const ota_backward_worker *w
 
 /* Do all rows of a block have the lists that their slopes were kept as? Then P, U and keys of these. */
 static bool load_lists(const ota_backward_job *job, const ota_backward_worker *w, int64_t first,
-                       int64_t rows, int64_t *count) {
+                       int64_t rows, int64_t *count, int64_t *full) {
     const ota_backward_space *space = job->space;
     const int64_t stride = space->own->strip.stride;
     if (!job->lists || job->mode != OTA_BACKWARD_IMPLICIT) return false;
@@ -222,11 +223,16 @@ static bool load_lists(const ota_backward_job *job, const ota_backward_worker *w
     }
     for (int64_t k = 0; k < rows; k++) {
         const ota_slope_list list = list_of(job, first + k);
-        const size_t bytes = (size_t)list.count * sizeof(real);
-        memcpy((real *)w->weights + k * stride, list.weights, bytes);
+        const size_t bytes = (size_t)list.count * sizeof(real), places = sizeof *w->where;
+        real *weights = (real *)w->weights + k * stride;
+        int32_t *where = w->where + k * stride;
+        memcpy(weights, list.weights, bytes);
+        memcpy(weights + list.count, list.full_weights, (size_t)list.full * sizeof *weights);
         memcpy((real *)w->upstream + k * stride, list.upstream, bytes);
-        memcpy(w->where + k * stride, list.keys, (size_t)list.count * sizeof *w->where);
+        memcpy(where, list.keys, (size_t)list.count * places);
+        memcpy(where + list.count, list.full_keys, (size_t)list.full * places);
         count[k] = list.count;
+        full[k] = list.full;
     }
     return true;
 }
@@ -291,7 +297,8 @@ static void list_slopes(const ota_backward_job *job, const ota_backward_worker *
     }
     if (job->choice.sums) row_parameters(job, pairs, NULL, p, u);
     close_pairs(job, pairs, block, raw_of_list(job, w, row, pairs), line, u);
-    if (r->problem.dropout > 0.0) dropout_row(r, job->dropout_key, query, 0, pairs->keys, count, p);
+    if (r->problem.dropout > 0.0)
+        dropout_row(r, job->dropout_key, query, 0, pairs->keys, count + pairs->full, p);
     if (queries_grad != NULL)
         KERNELS(device)->spmv(u, pairs->keys, count, space->own->keys, r->width, r->width,
                               queries_grad);
@@ -419,7 +426,7 @@ void rows_task(void *context, int64_t block, int worker) {
     const ota_backward_worker w = worker_at(job, worker, at);
     real *out = ota_array_present(&job->want->queries) && r->width > 0 ? w.product : NULL;
     load_rows(job, &w, first, rows, true);
-    bool listed = load_lists(job, &w, first, rows, strip->count + at);
+    bool listed = load_lists(job, &w, first, rows, strip->count + at, strip->full + at);
     if (!listed && (!job->space->kernel.carried || w.raw != NULL || job->choice.sums))
         form_block(job, &w, first, rows, &low, &high);
     if (job->space->kernel.carried) low = 0, high = r->keys;
@@ -429,9 +436,11 @@ void rows_task(void *context, int64_t block, int worker) {
         strip->count[at + k] = -1;
     }
     const bool solved = job->lists && job->mode == OTA_BACKWARD_FREE;
-    if (solved) listed = row_lists(job, &w, worker, first, rows, strip->count + at);
+    if (solved)
+        listed = row_lists(job, &w, worker, first, rows, strip->count + at, strip->full + at);
     for (int64_t k = 0; listed && k < rows; k++) {
-        const row_pairs pairs = {first + k, strip->count[at + k], w.where + k * stride};
+        const row_pairs pairs = {first + k, strip->count[at + k], w.where + k * stride,
+                                 strip->full[at + k]};
         list_slopes(job, &w, &pairs, k, block, out == NULL ? NULL : out + k * r->width);
     }
     if (!listed) {
@@ -462,25 +471,34 @@ void rows_task(void *context, int64_t block, int worker) {
 
 /* ---- tiles of keys ---------------------------------------------------------------------------- */
 
-/* to[key] += sum over the rows of the strip that are lists of tile[key] x. */
-static void add_lists(const ota_backward_job *job, const real *tile, const real *x, int64_t width,
-                      int64_t from, int64_t to, double *sum) {
+/* The first of `count` keys, which rise, from `from` on. */
+static int64_t first_from(const int32_t *where, int64_t count, int64_t from) {
+    int64_t low = 0, high = count;
+    while (low < high) {
+        const int64_t middle = (low + high) / 2;
+        if (where[middle] < from)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+/* to[key] += sum over the rows of the strip that are lists of tile[key] x; `full`: of the pairs at their caps. */
+static void add_lists(const ota_backward_job *job, const real *tile, bool full, const real *x,
+                      int64_t width, int64_t from, int64_t to, double *sum) {
     const ota_strip *strip = &job->space->own->strip;
     for (int64_t i = 0; i < job->strip_rows; i++) {
-        const int32_t *where = strip->where + i * strip->stride;
-        int64_t low = 0, high = strip->count[i];
-        while (low < high) {
-            const int64_t middle = (low + high) / 2;
-            if (where[middle] < from)
-                low = middle + 1;
-            else
-                high = middle;
-        }
-        while (high < strip->count[i] && where[high] < to) high++;
+        if (strip->count[i] < 0) continue;
+        const int64_t count = full ? strip->full[i] : strip->count[i];
+        const int64_t at = i * strip->stride + (full ? strip->count[i] : 0);
+        const int32_t *where = strip->where + at;
+        const int64_t low = first_from(where, count, from);
+        int64_t high = low;
+        while (high < count && where[high] < to) high++;
         if (low >= high) continue;
         KERNELS(job->device)
-            ->scatter_add(tile + i * strip->stride + low, where + low, high - low, x + i * width,
-                          width, sum);
+            ->scatter_add(tile + at + low, where + low, high - low, x + i * width, width, sum);
     }
 }
 
@@ -517,13 +535,18 @@ void keys_task(void *context, int64_t tile, int worker) {
     const int64_t to = ota_int_min(from + OTA_KEY_TILE, r->keys);
     if (ota_interrupted(&r->settings) != OTA_OK) return;
     if (ota_array_present(&job->want->keys) && r->width > 0) {
-        add_lists(job, strip->slopes, strip->queries, r->width, from, to, space->own->keys_sum);
+        add_lists(job, strip->slopes, false, strip->queries, r->width, from, to,
+                  space->own->keys_sum);
         add_rows(job, w, strip->slopes, strip->queries, r->width, from, to, space->own->keys_sum);
     }
     if (ota_array_present(&job->want->values) && ota_array_present(&job->want->out_grad) &&
         !job->space->kernel.carried) {
         const int64_t width = device->values_width;
-        add_lists(job, strip->weights, strip->upstream, width, from, to, space->own->values_sum);
+        add_lists(job, strip->weights, false, strip->upstream, width, from, to,
+                  space->own->values_sum);
+        if (job->parameters.regulariser->capped)
+            add_lists(job, strip->weights, true, strip->upstream, width, from, to,
+                      space->own->values_sum);
         add_rows(job, w, strip->weights, strip->upstream, width, from, to, space->own->values_sum);
     }
 }

@@ -98,10 +98,10 @@ int64_t steepest(const ota_backward_job *job, int64_t query, const real *p, cons
  * returned; 0 where that is the sink's, and of others. */
 double centre(const ota_backward_job *job, int64_t query, const real *p, const real *w,
               const real *b, int64_t count, real *u);
-/* Potentials of a block of entmax rows; their weights stay lists, weights[k * stride + ..] at keys where[k * stride + ..], or, where
- * that does not pay, become those of all keys: false. */
+/* Potentials of a block of entmax rows; their weights stay lists, weights[k * stride + ..] at keys where[k * stride + ..], behind those
+ * below their caps those at them, or, where that does not pay, become those of all keys: false. */
 bool row_lists(ota_backward_job *job, const ota_backward_worker *w, int worker, int64_t first,
-               int64_t rows, int64_t *count);
+               int64_t rows, int64_t *count, int64_t *full);
 /* a_i of rows that are coupled to nothing (or whose b is known): the mean of U - b under w. Of U less some number `middle` the
  * sink's is -middle. */
 double mean_of(const ota_backward_job *job, int64_t query, const real *u, const real *b,

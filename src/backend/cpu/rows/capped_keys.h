@@ -1,4 +1,4 @@
-/* Keys of a capped row, their caps, and hard rows; part of solve_capped_rows.c. x_j = s_j + h_j, in f64 whatever the type.
+/* Keys of a capped row, their caps, and hard rows; part of solve_capped_rows.c and capped_lists.c. x_j = s_j + h_j, in f64 whatever the type.
  *
  *     level   the largest x whose keys, with those above, have room for mu: keys above it are at their caps */
 #ifndef OTA_CAPPED_KEYS_H
@@ -29,7 +29,7 @@ typedef struct capped_row {
     cap_line caps;
 } capped_row;
 
-static cap_line caps_of_line(const ota_row_parameters *parameters) {
+static inline cap_line caps_of_line(const ota_row_parameters *parameters) {
     const ota_entry_caps *caps = &parameters->caps;
     const ota_array *array = caps->array;
     if (array == NULL) return (cap_line){.one = caps->cap};
@@ -49,19 +49,19 @@ static cap_line caps_of_line(const ota_row_parameters *parameters) {
                       .stride = array->stride[axis]};
 }
 
-static double cap_in_line(const cap_line *caps, int64_t j) {
+static inline double cap_in_line(const cap_line *caps, int64_t j) {
     if (caps->data == NULL) return caps->one;
     const int64_t at = j * caps->stride;
     return caps->type == OTA_F32 ? (double)((const float *)caps->data)[at]
                                  : ((const double *)caps->data)[at];
 }
 
-static double lifted(const capped_row *row, int64_t j) {
+static inline double lifted(const capped_row *row, int64_t j) {
     const double s = (double)row->s[j];
     return row->h == NULL ? s : s + (double)row->h[j];
 }
 
-static double cap_of(const capped_row *row, int64_t j) { return cap_in_line(&row->caps, j); }
+static inline double cap_of(const capped_row *row, int64_t j) { return cap_in_line(&row->caps, j); }
 
 /* Keys in f64: x, and caps where these are no one number. */
 typedef struct wide_keys {
@@ -70,7 +70,7 @@ typedef struct wide_keys {
 } wide_keys;
 
 /* Keys [first, first + CHUNK) of the row at most. */
-static wide_keys widen(const capped_row *row, int64_t first, double *x, double *caps) {
+static inline wide_keys widen(const capped_row *row, int64_t first, double *x, double *caps) {
     const int64_t count = ota_int_min(CHUNK, row->count - first);
     const real *s = row->s + first, *h = row->h == NULL ? NULL : row->h + first;
     for (int64_t i = 0; h == NULL && i < count; i++) x[i] = (double)s[i];
@@ -81,7 +81,7 @@ static wide_keys widen(const capped_row *row, int64_t first, double *x, double *
 
 /* ---- hard rows ---------------------------------------------------------------------------------- */
 
-static ota_level_sums sums_above(const capped_row *row, double level) {
+static inline ota_level_sums sums_above(const capped_row *row, double level) {
     ota_level_sums all = {0.0, INFINITY, -INFINITY};
     double x[CHUNK], caps[CHUNK];
     for (int64_t j = 0; j < row->count; j += CHUNK) {
@@ -101,7 +101,7 @@ static ota_level_sums sums_above(const capped_row *row, double level) {
 
 /* The largest of the keys' x that has room for mu with those above it, whose room is *above; the least of all where there is
  * none. `high` is the largest. The ends of the bracket are keys, and every pass moves one of them. */
-static double find_level(const capped_row *row, double mu, double high, double *above) {
+static inline double find_level(const capped_row *row, double mu, double high, double *above) {
     /* Rounding of the sums is no reason to go on to a next key. */
     const double enough = mu * (1.0 - 4.0 * DBL_EPSILON);
     ota_level_sums at = sums_above(row, -INFINITY);
@@ -124,8 +124,8 @@ static double find_level(const capped_row *row, double mu, double high, double *
 }
 
 /* Keys above the level are full, those on it fill up in turn with what is left. */
-static void write_hard_weights(const capped_row *row, double level, double left, real *p,
-                               ota_row_found *found) {
+static inline void write_hard_weights(const capped_row *row, double level, double left, real *p,
+                                      ota_row_found *found) {
     double x[CHUNK], caps[CHUNK];
     for (int64_t j = 0; j < row->count; j += CHUNK) {
         /* A copy: p may be s. */
@@ -144,8 +144,8 @@ static void write_hard_weights(const capped_row *row, double level, double left,
 }
 
 /* A key as good as the sink comes first, then keys by place. */
-static void hard_weights(const capped_row *row, double mu, double top, real *p,
-                         ota_row_found *found) {
+static inline void hard_weights(const capped_row *row, double mu, double top, real *p,
+                                ota_row_found *found) {
     const double sink = row->parameters->sink;
     if (sink > -INFINITY) {
         const ota_level_sums at = sums_above(row, nextafter(sink, -INFINITY));

@@ -34,10 +34,14 @@ typedef struct ota_row_room {
     void *kept;     /* T: scores, in the end weights */
     int32_t *where; /* their keys */
     double *wide;
+    double *between,
+        *caps; /* of rows within caps, or NULL: keys that may be at their caps or not, and these */
+    int32_t *full; /* keys at their caps */
 } ota_row_room;
 
 /* Entmax as a list: weight kept[i] at key where[i] of [0, count), all others 0; returns how many (0 for an
- * empty, nonfinite or massless row). count < 2^31. */
+ * empty, nonfinite or massless row). Keys rise; within caps those of the last found->full, which are at their caps, begin
+ * anew. count < 2^31. */
 int64_t ota_row_entmax_f32(const ota_row_parameters *parameters, const float *s, const float *h,
                            int64_t count, double mu, const ota_row_room *room,
                            ota_row_found *found);

@@ -201,6 +201,8 @@ int64_t WORD(ota_row_entmax)(const ota_row_parameters *parameters, const real *s
     const double keys_top = (double)KERNELS(parameters)->maximum(s, h, count);
     const double top = isnan(keys_top) || keys_top > parameters->sink ? keys_top : parameters->sink;
     if (is_trivial_row(top, 0, mu, NULL, found) || !(mu > 0.0)) return 0;
+    if (parameters->regulariser->capped)
+        return row_capped_list(parameters, s, h, count, mu, top, room, found);
     const double power = 1.0 / (parameters->order - 1.0);
     const double k = fmin((parameters->order - 1.0) / parameters->tau, DBL_MAX);
     const bool has_sink = parameters->sink > -INFINITY;
