@@ -364,8 +364,36 @@ static int bench_all(cli_context *context, char **methods, int count, report *r)
     return code;
 }
 
+/* Flags that what is asked for does not read. */
+static int refuse_unread(cli_context *context) {
+    const cli_settings *s = &context->settings;
+    const bool random = s->bench.random.given, scaling = s->bench.scaling;
+    const char *of = random ? "random" : s->bench.small ? "small" : scaling ? "scaling" : NULL;
+    const struct {
+        const char *name;
+        bool given, unread;
+    } flags[] = {{"methods", s->method.list != NULL, of != NULL},
+                 {"shapes", s->bench.shapes != NULL, of != NULL},
+                 {"masked", s->bench.masked != NULL, of != NULL},
+                 {"gradients", s->bench.gradients, of != NULL},
+                 {"repeat", s->bench.repeat.given, of != NULL},
+                 {"dtype", s->output.dtype != NULL, of != NULL},
+                 {"threads", s->machine.threads.given, !random && !s->bench.small && scaling}};
+    if (s->bench.first.given && !random)
+        return cli_refuse_flag(context, "first", "write --random N, too",
+                               "--first has no use alone");
+    for (size_t k = 0; k < sizeof flags / sizeof flags[0]; k++) {
+        if (flags[k].given && flags[k].unread)
+            return cli_refuse_flag(context, flags[k].name, "leave one of both out",
+                                   "--%s has no use with --%s", flags[k].name, of);
+    }
+    return 0;
+}
+
 int cli_bench(cli_context *context) {
     const cli_settings *s = &context->settings;
+    const int unread = refuse_unread(context);
+    if (unread != 0) return unread;
     if (s->bench.random.given) return cli_bench_random(context);
     if (s->bench.small) return cli_bench_small(context);
     if (s->bench.scaling) return cli_bench_scaling(context);

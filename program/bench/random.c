@@ -132,6 +132,7 @@ enum { LISTED = (int)(sizeof status_list / sizeof status_list[0]) };
 typedef struct campaign {
     uint64_t seed;
     int64_t first, count;
+    const char *cpu; /* NULL: the newest level */
     const int *cancel;
     cli_progress progress;
     int64_t next, finished; /* under the lock, like everything below */
@@ -190,6 +191,7 @@ static void work(void *user) {
         cli_draw d;
         answer a;
         cli_draw_problem(&d, s, c->seed, index, c->cancel);
+        d.options.cpu = c->cpu;
         solve_and_judge(&d, s, &a);
         ota_mutex_lock(&c->lock);
         /* Judging may have been stopped, too, and then says anything. */
@@ -308,14 +310,29 @@ static void print_campaign(const json_t *object) {
                  json_number_value(json_object_get(object, "seconds")));
 }
 
+/* What plans say of a level that there is not, said once. */
+static int check_level(cli_context *context, const char *cpu) {
+    for (int k = 0; cpu != NULL; k++) {
+        const char *name = ota_kernel_name(k);
+        if (name == NULL)
+            return cli_refuse_flag(context, "cpu", "doctor lists the levels of this machine",
+                                   "--cpu is '%s', which this processor cannot run", cpu);
+        if (strcmp(name, cpu) == 0) break;
+    }
+    return 0;
+}
+
 int cli_bench_random(cli_context *context) {
     const cli_settings *settings = &context->settings;
     enum { MOST_WORKERS = 256 };
+    int code = check_level(context, settings->machine.cpu);
+    if (code != 0) return code;
     campaign *c = calloc(1, sizeof *c);
     if (c == NULL) return cli_fail(&context->error, CLI_EXIT_LIMIT, "there is no memory left");
     c->seed = settings->machine.seed.given ? (uint64_t)settings->machine.seed.value : 1;
     c->first = c->next = settings->bench.first.value;
     c->count = settings->bench.random.value;
+    c->cpu = settings->machine.cpu;
     c->cancel = context->cancel;
     c->shown = json_array();
     ota_mutex_begin(&c->lock);
@@ -331,7 +348,7 @@ int cli_bench_random(cli_context *context) {
     for (int k = 0; k < running; k++) ota_thread_join(&workers[k]);
     cli_progress_end(&c->progress);
     const double seconds = (double)(cli_now_ns() - begun) / 1e9;
-    int code = c->memory ? cli_fail(&context->error, CLI_EXIT_LIMIT, "there is no memory left") : 0;
+    code = c->memory ? cli_fail(&context->error, CLI_EXIT_LIMIT, "there is no memory left") : 0;
     if (code == 0) {
         context->interrupted = c->finished < c->count;
         json_t *object = campaign_json(context, c, seconds);

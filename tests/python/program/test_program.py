@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import platform
 import pty
 import re
 import select
@@ -156,6 +157,10 @@ tokenize pieces.txt --decode --count
 tokenize pieces.txt --decode --text '1 x'
 tokenize pieces.txt --decode --text '1 9'
 bench --shapes 3x4
+bench --small --shapes 8x8x8
+bench --random 2 --methods softmax
+bench --scaling --threads 2
+bench --first 2
 help metods
 completions tcsh
 certify
@@ -413,6 +418,15 @@ def test_random_problems_have_no_wrong_answer(tmp_path: Path) -> None:
     assert result["wrong_infeasible"] == 0
     assert result["all"]["problems"] == 300
     assert sum(row["problems"] for row in result["decades"]) == 300
+
+
+def test_random_problems_take_the_level(tmp_path: Path) -> None:
+    """--cpu was not read: campaigns at an older level ran at the newest."""
+    absent = "avx2" if platform.machine() in ("aarch64", "arm64") else "neon"
+    refused = answer(tmp_path, "bench", "--random", "3", "--cpu", absent, code=2)
+    assert refused["field"] == "cpu"
+    result = answer(tmp_path, "bench", "--random", "3", "--cpu", "portable")
+    assert result["all"]["problems"] == 3
 
 
 def test_a_price_below_the_least_is_no_answer(tmp_path: Path) -> None:
