@@ -243,17 +243,24 @@ def test_equinox() -> None:
 
 
 def test_flax() -> None:
-    """flax's own attention layer with otattn's function."""
+    """flax's own attention layer with otattn's function; its masks are 0 and 1 in floats."""
     nnx = pytest.importorskip("flax.nnx")
     jax = pytest.importorskip("jax")
 
-    def attend(query: Any, key: Any, value: Any, *_: Any, **__: Any) -> Any:
+    def attend(query: Any, key: Any, value: Any, *_: Any, mask: Any = None, **__: Any) -> Any:
         heads_first = [x.swapaxes(-3, -2) for x in (query, key, value)]
-        return otattn.jax.attention(*heads_first).swapaxes(-3, -2)
+        allowed = None if mask is None else mask.astype(bool)
+        return otattn.jax.attention(*heads_first, attn_mask=allowed).swapaxes(-3, -2)
 
     x = jax.random.normal(jax.random.PRNGKey(2), (2, 7, 16))
-    ours, theirs = (
-        nnx.MultiHeadAttention(2, 16, attention_fn=f, rngs=nnx.Rngs(0), decode=False)(x)
+    layers = [
+        nnx.MultiHeadAttention(2, 16, attention_fn=f, rngs=nnx.Rngs(0), decode=False)
         for f in (attend, nnx.dot_product_attention)
-    )
+    ]
+    for mask in (None, nnx.make_causal_mask(x[..., 0])):
+        ours, theirs = (layer(x, mask=mask) for layer in layers)
+        np.testing.assert_allclose(ours, theirs, atol=1e-5)
+    for layer in layers:
+        layer.init_cache(x.shape)
+    ours, theirs = ([layer(x[:, i : i + 1], decode=True) for i in range(7)] for layer in layers)
     np.testing.assert_allclose(ours, theirs, atol=1e-5)
