@@ -9,6 +9,7 @@ without memory, for a target that is said to be there.
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 import subprocess
@@ -23,7 +24,7 @@ os.environ["TRITON_CACHE_DIR"] = KEPT = tempfile.mkdtemp(prefix="gpu-table-")
 
 import torch
 import triton
-from otattn._device import triton_backward, triton_entmax, triton_rows, triton_tiles
+from otattn._device import triton_backward, triton_entmax, triton_levels, triton_rows, triton_tiles
 from triton.backends.compiler import GPUTarget
 
 TARGETS = {
@@ -90,13 +91,19 @@ def calls(number: str, width: int, band: str) -> dict[str, Callable[[], object]]
     plan = triton_backward.Plan(f, g, a, b)
     rows, columns = triton_backward.Side(q, dout), triton_backward.Side(k, v)
     back = triton_backward.run
-    # Rows of entmax of order 3, whose slopes may be steep.
-    steep = plan._replace(weight="power", unit=2.0, steepest=f.to(torch.int32), push=a)
-    found: dict[str, Callable[[], object]] = {
-        "terms 3": lambda: back("terms", rows, columns, steep, scoring),
-        "query 3": lambda: back("query", rows, columns, steep, scoring),
-        "key 3": lambda: back("key", columns, rows, steep.transposed(), scoring.transposed()),
-    }
+    # Rows of entmax next to order 1, and of order 3, whose slopes may be steep.
+    levels = triton_levels.Levels(f, a, f.to(torch.int32))
+    found: dict[str, Callable[[], object]] = {}
+    for alpha in (1.25, 3.0):
+        of = plan._replace(row_bias=None, levels=levels, alpha=alpha, push=a)
+        found |= {
+            f"entmax {alpha:g}": functools.partial(triton_entmax.entmax_attend, q, k, v, alpha, **options),
+            f"terms {alpha:g}": functools.partial(back, "terms", rows, columns, of, scoring),
+            f"query {alpha:g}": functools.partial(back, "query", rows, columns, of, scoring),
+            f"key {alpha:g}": functools.partial(
+                back, "key", columns, rows, of.transposed(), scoring.transposed()
+            ),
+        }
     # One form of those is enough.
     found = found if (number, width, band) == FORMS[1] else {}
     return found | {

@@ -285,12 +285,13 @@ class Scores:
             return self.problem.temperature or 1.0
         return x if x.dim() == 0 else x.reshape(1, -1, 1)
 
-    def key_biases(self) -> Tensor:
+    def key_biases(self, over_tau: bool = True) -> Tensor:
         """[batch, heads, columns]: masks and biases that are the same for all rows, over tau."""
+        tau = self.tau(self.given) if over_tau else 1.0
         found = torch.zeros((self.batch, self.heads, self.columns), dtype=self.wide, device=self.device)
         for name in ("bias", "attn_mask"):
             if name in self.given:
-                found = found + self.given[name][:, :, 0] / self.tau(self.given)
+                found = found + self.given[name][:, :, 0] / tau
         return found
 
     def per_head(self, name: str, of: Mapping[str, Tensor], otherwise: float | None) -> Any:

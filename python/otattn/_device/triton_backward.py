@@ -1,15 +1,15 @@
 """Gradients of a known plan in Triton: one kernel, for queries or, transposed, for keys and values.
 
-    P_ij = weight(S_ij + row_bias_i + key_bias_j)                     never normalised again
-    dS_ij = slope_ij (dout_i . v_j - row_term_i - key_term_j)         slope = P for weight = exp
+    P_ij = exp(S_ij + row_bias_i + key_bias_j), or a weight of entmax  never normalised again
+    dS_ij = slope_ij (dout_i . v_j - row_term_i - key_term_j)         slope = P of exp
     dq = scale dS k    dk = scale dS^T q    dv = P^T dout             through the softcap's derivative
 
 A program owns rows of one gradient and sums over the other side in order, a group's query heads one after
 another, so that no sum depends on a schedule. The third kind is the term of rows whose weights have a fixed
 sum, sum_j slope_ij dout_i . v_j / sum_j slope_ij.
 
-Above order 2 one slope of a row may outweigh the digits of all others (`Form.steep`): terms are measured from
-dout_i . v_j of its key, whose dS they give, as others do that run no kernels (entmax.py).
+Above order 2 the slope at a row's edge (triton_levels.py) may outweigh the digits of all others: terms are
+measured from dout_i . v_j of its key, whose dS they give, as others do that run no kernels (entmax.py).
 """
 # pyright: reportAttributeAccessIssue=false, reportOperatorIssue=false, reportIndexIssue=false
 # pyright: reportGeneralTypeIssues=false, reportArgumentType=false, reportCallIssue=false, reportReturnType=false
@@ -23,6 +23,7 @@ import triton  # type: ignore[import-untyped, unused-ignore]
 import triton.language as tl  # type: ignore[import-untyped, unused-ignore]
 from torch import Tensor
 
+from .triton_levels import Levels, weigh, weight_of
 from .triton_scores import (
     LOG2E,
     Band,
@@ -53,21 +54,19 @@ class Gradients(NamedTuple):
 
 
 class Terms(NamedTuple):
-    """Of rows: the term, and where one slope may be steep its column (-1: none) and dS there."""
+    """Of rows: the term, and where one slope may be steep dS there."""
 
     own: Any
-    steepest: Any = 0
     push: Any = 0
 
 
 class Steep(NamedTuple):
-    """The two sums of a row, of dout . v less `middle`, that of its steepest slope so far, and its column."""
+    """The two sums of a row, of dout . v less `middle`, that of its steepest slope, once that came by."""
 
     own: Any
     value: Any
     middle: Any
     slope: Any
-    column: Any
 
 
 class Side(NamedTuple):
@@ -78,38 +77,19 @@ class Side(NamedTuple):
 
 
 @kernel
-def weigh(z: tl.tensor, size: Size, form: tl.constexpr) -> tl.tuple:
-    """Weight and slope of a score above its threshold, 0 below it."""
-    if form.weight == "exp":
-        p = tl.exp2(z)
-        return p, p
-    else:
-        above = tl.maximum(z, 0.0, propagate_nan=tl.PropagateNan.ALL)
-        if form.weight == "linear":
-            return above, tl.where(z > 0.0, 1.0, 0.0)
-        elif form.weight == "square":
-            return above * above, above
-        else:
-            power = 1.0 / size.unit
-            log = tl.log2(tl.where(above == 0.0, 1.0, above))
-            p = tl.where(above == 0.0, 0.0, tl.exp2(log * power))
-            # Products of the largest slope stay within the type's range.
-            return p, tl.where(above == 0.0, 0.0, tl.exp2(tl.minimum(log * (power - 1.0), 100.0)))
+def of_rows(base: tl.tensor, rows: tl.tensor, length: tl.tensor, otherwise: tl.constexpr) -> tl.tensor:
+    return tl.load(base + rows, mask=rows < length, other=otherwise)
 
 
 @kernel
-def steeper(sums: Steep, slope: tl.tensor, ds: tl.tensor, first: tl.tensor, form: tl.constexpr) -> Steep:
-    """The columns first... added to sums that are measured from their steepest slope."""
-    columns = first + tl.arange(0, form.columns)
-    column = first + tl.argmax(slope, 1).to(tl.int32)
-    most = tl.max(slope, 1)
-    better = most > sums.slope
-    found = tl.sum(tl.where(columns[None, :] == column[:, None], ds, 0.0), 1)
-    middle = tl.where(better, found, sums.middle)
+def steeper(sums: Steep, slope: tl.tensor, ds: tl.tensor, at_steepest: tl.tensor) -> Steep:
+    """A tile added to sums that are measured from their steepest slope."""
+    found = tl.sum(tl.where(at_steepest, ds, 0.0), 1)
+    here = tl.max(at_steepest.to(tl.int32), 1) > 0
+    middle = tl.where(here, found, sums.middle)
     own = sums.own + sums.value * (sums.middle - middle)
     own += tl.sum(tl.where(slope > 0.0, slope * (ds - middle[:, None]), 0.0), 1)
-    column = tl.where(better, column, sums.column)
-    return Steep(own, sums.value + tl.sum(slope, 1), middle, tl.maximum(most, sums.slope), column)
+    return Steep(own, sums.value + tl.sum(slope, 1), middle, tl.maximum(tl.max(slope, 1), sums.slope))
 
 
 @kernel
@@ -117,9 +97,9 @@ def add_tile(
     sums: Gradients, mine: Side, start: tl.tensor, first: tl.tensor,
     head: tl.tuple, size: Size, form: tl.constexpr, masked: tl.constexpr,
 ) -> tl.tuple:  # fmt: skip
-    """head: the other side of this head, its vectors, bias and term of the own rows, their steepest columns
-    and dS there."""
-    theirs, vectors, potential, term, steepest, push = head
+    """head: the other side of this head, its vectors, bias and term of the own rows, and of rows of entmax
+    where these are the own ones their anchors, the weights, the steepest columns and dS there."""
+    theirs, vectors, potential, term, anchor, weight, steepest, push = head
     other = tile(
         theirs.own, first, size.other, size.width, (form.columns, form.width, masked, form.ragged[0])
     )
@@ -129,29 +109,38 @@ def add_tile(
     s, bend = scores(mine.own, other, start, first, vectors, size, form, masked)
     if form.own_bias:
         s += potential[:, None]
-    p, slope = weigh(s, size, form)
+    columns = first + tl.arange(0, form.columns)
+    at_steepest = columns[None, :] == steepest[:, None]
+    if form.weight == "exp":
+        p = tl.exp2(s)
+        slope = p
+    elif form.kind == "key":
+        rows = start + tl.arange(0, form.rows)
+        anchor = of_rows(vectors.anchor, columns, size.other, float("inf"))
+        weight = of_rows(vectors.weight, columns, size.other, 0.0)
+        if form.weight == "edge":
+            at_steepest = rows[:, None] == of_rows(vectors.steepest, columns, size.other, -1)[None, :]
+        p, slope = weigh(s, anchor[None, :], weight[None, :], at_steepest, size, form)
+    else:
+        p, slope = weigh(s, anchor[:, None], weight[:, None], at_steepest, size, form)
     ds = product(mine.value, tl.trans(values), tl.zeros([form.rows, form.columns], tl.float32))
     if form.kind == "terms":
-        if form.steep:
-            return steeper(sums, slope, ds, first, form)
+        if form.weight == "edge":
+            return steeper(sums, slope, ds, at_steepest)
         else:
             return Gradients(sums.own + tl.sum(slope * ds, 1), sums.value + tl.sum(slope, 1))
     else:
-        columns = first + tl.arange(0, form.columns)
         if masked:
             theirs_term = tl.load(vectors.other_term + columns, mask=columns < size.other, other=0.0)
         else:
             theirs_term = tl.load(vectors.other_term + columns)
         ds = slope * (ds - term[:, None] - theirs_term[None, :])
-        if form.steep:
+        if form.weight == "edge":
             if form.kind == "query":
-                ds = tl.where(columns[None, :] == steepest[:, None], push[:, None], ds)
+                ds = tl.where(at_steepest, push[:, None], ds)
             else:
-                rows = start + tl.arange(0, form.rows)
-                inside = columns < size.other
-                steepest = tl.load(vectors.steepest + columns, mask=inside, other=-1)
-                push = tl.load(vectors.push + columns, mask=inside, other=0.0)
-                ds = tl.where(rows[:, None] == steepest[None, :], push[None, :], ds)
+                push = of_rows(vectors.push, columns, size.other, 0.0)
+                ds = tl.where(at_steepest, push[None, :], ds)
         if form.softcap:
             ds = ds * (1.0 - bend) * (1.0 + bend)
         of_values = sums.value
@@ -165,8 +154,8 @@ def nothing(form: tl.constexpr) -> tl.tuple:
     """Sums before the first tile."""
     zero = tl.zeros([form.rows], tl.float32)
     if form.kind == "terms":
-        if form.steep:
-            return Steep(zero, zero, zero, zero, tl.full([form.rows], -1, tl.int32))
+        if form.weight == "edge":
+            return Steep(zero, zero, zero, zero)
         else:
             return Gradients(zero, zero)
     elif form.kind == "query":
@@ -213,16 +202,22 @@ def backward_kernel(
         term = slope
         if form.kind != "terms":
             term = tl.load(vectors.own_term + pair * size.own + rows, mask=rows < size.own, other=0.0)
-        steepest, push = slope, slope
-        if form.steep and form.kind == "query":
-            steepest = tl.load(vectors.steepest + pair * size.own + rows, mask=rows < size.own, other=-1)
-            push = tl.load(vectors.push + pair * size.own + rows, mask=rows < size.own, other=0.0)
+        anchor, weight, push = slope, slope, slope
+        steepest = tl.full([form.rows], -1, tl.int32)
+        if form.weight != "exp" and form.kind != "key":
+            anchor = of_rows(vectors.anchor + pair * size.own, rows, size.own, float("inf"))
+            weight = of_rows(vectors.weight + pair * size.own, rows, size.own, 0.0)
+            if form.weight == "edge":
+                steepest = of_rows(vectors.steepest + pair * size.own, rows, size.own, -1)
+                if form.kind == "query":
+                    push = of_rows(vectors.push + pair * size.own, rows, size.own, 0.0)
         reach = Vectors(
             vectors.own, vectors.other + pair * size.other, vectors.own_term,
             vectors.other_term + pair * size.other, slope,
+            vectors.anchor + pair * size.other, vectors.weight + pair * size.other,
             vectors.steepest + pair * size.other, vectors.push + pair * size.other,
         )  # fmt: skip
-        arguments = (theirs, reach, potential, term, steepest, push)
+        arguments = (theirs, reach, potential, term, anchor, weight, steepest, push)
         for first in tl.range(whole, end, form.columns):
             sums = add_tile(sums, mine, start, first, arguments, size, form, False)
         for step in tl.range(0, cuts):
@@ -233,9 +228,8 @@ def backward_kernel(
     if form.kind == "terms":
         total = tl.where(sums.value == 0.0, 1.0, sums.value)
         mean = sums.own / total
-        if form.steep:
+        if form.weight == "edge":
             tl.store(results.own + place_, sums.middle + mean, mask=inside)
-            tl.store(results.steepest + place_, sums.column, mask=inside)
             tl.store(results.push + place_, -sums.own * (sums.slope / total), mask=inside)
         else:
             tl.store(results.own + place_, mean, mask=inside)
@@ -255,16 +249,15 @@ def backward_kernel(
 
 
 class Plan(NamedTuple):
-    """A solution of rows and columns, [B, H, n] or [B, H, m] each, and the weight that it is of."""
+    """A solution of rows and columns, [B, H, n] or [B, H, m] each."""
 
     row_bias: Tensor | None
     key_bias: Tensor | None
     row_term: Tensor | None
     key_term: Tensor | None
-    weight: str = "exp"
-    unit: float = LOG2E
-    # Of rows beside their terms, where that is steep.
-    steepest: Tensor | None = None
+    # Of rows of entmax: where their weights are measured from, the order, and above order 2 dS there.
+    levels: Levels | None = None
+    alpha: float = 1.0
     push: Tensor | None = None
 
     def transposed(self) -> Plan:
@@ -275,13 +268,8 @@ class Plan(NamedTuple):
     def with_terms(self, rows: Side, columns: Side, scoring: Scoring) -> Plan:
         """With the terms of rows whose weights have a fixed sum."""
         found = run("terms", rows, columns, self, scoring)
-        if not self.is_steep():
-            return self._replace(row_term=found.own)
-        return self._replace(row_term=found.own, steepest=found.steepest, push=found.push)
-
-    def is_steep(self) -> bool:
-        """Whether a slope may outweigh the digits of others: one above order 2, whose unit is order - 1."""
-        return self.weight == "power" and self.unit > 1.0
+        push = found.push if isinstance(found.push, Tensor) else None
+        return self._replace(row_term=found.own, push=push)
 
 
 def run(kind: str, own: Side, other: Side, plan: Plan, scoring: Scoring) -> Any:
@@ -298,19 +286,26 @@ def run(kind: str, own: Side, other: Side, plan: Plan, scoring: Scoring) -> Any:
         own_term=vector(zero if plan.row_term is None else plan.row_term, of_own),
         other_term=vector(zero if plan.key_term is None else plan.key_term, of_other),
         slopes=vector(scoring.slopes, (batch, heads)),
-        steepest=0 if plan.steepest is None else plan.steepest,
-        push=0 if plan.push is None else plan.push,
     )
-    size = scoring.size(own.own, other.own, own.value, heads, plan.unit)
-    shape = tile_of(kind, max(size.width, size.depth), own.own.element_size())
-    steep = plan.is_steep()
-    form = scoring.form(kind, size, vectors, shape, plan.weight)._replace(steep=steep)
+    weight, unit = "exp", LOG2E
+    if plan.levels is not None:
+        weight, unit = weight_of(plan.alpha), 1.0
+        vectors = vectors._replace(
+            anchor=plan.levels.anchor,
+            weight=plan.levels.weight,
+            steepest=plan.levels.column,
+            push=0 if plan.push is None else plan.push,
+        )
+    size = scoring.size(own.own, other.own, own.value, heads, unit, plan.alpha - 1.0)
+    tiled = "level" if weight in ("power", "edge") else kind
+    shape = tile_of(tiled, max(size.width, size.depth), own.own.element_size())
+    form = scoring.form(kind, size, vectors, shape, weight)
     results: Any
     if kind == "terms":
         result = own.own.new_empty(of_own, dtype=torch.float32)
         results = Terms(result)
-        if steep:
-            results = Terms(result, torch.empty_like(result, dtype=torch.int32), torch.empty_like(result))
+        if weight == "edge":
+            results = Terms(result, torch.empty_like(result))
     else:
         of_values = own.value.new_empty((batch, owners, n if kind == "key" else 0, size.depth))
         results = Gradients(own.own.new_empty(own.own.shape), of_values)

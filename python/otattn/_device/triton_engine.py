@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import importlib.util
 from collections.abc import Collection
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -13,11 +13,11 @@ from torch import Tensor
 from .. import _structs as c
 from .scores import Scores
 
+if TYPE_CHECKING:
+    from .triton_levels import Levels
+
 # Where a device runs kernels in Triton, and widths of heads that they have.
 DEVICES, NARROWEST, WIDEST = ("cuda", "xpu"), 16, 256
-# A threshold of f32 has the rounding u, and weights u / (order - 1) next to order 1, u^(1 / (order - 1))
-# beside the edge of the support of high orders.
-ORDERS = (1.01, 3)
 
 
 @functools.lru_cache(maxsize=1)
@@ -52,8 +52,6 @@ class Kernels:
         if s.spec.dropout_p:
             return "has no dropout"
         if s.problem.regulariser == c.ENTMAX:
-            if not ORDERS[0] <= s.order <= ORDERS[1]:
-                return f"takes entmax of orders from {ORDERS[0]} to {ORDERS[1]}"
             own = {"alpha", "sink", "row_mass"} & s.given.keys()
             if own or s.spec.sink is not None or "value" not in s.given:
                 return "takes entmax of values, of a number alpha, without masses and sinks"
@@ -67,20 +65,25 @@ class Kernels:
         tau: Any = s.tau(s.given)
         tau = tau.item() if isinstance(tau, Tensor) and tau.dim() == 0 else tau
         self.query, self.key = s.native("query"), s.native("key")
+        # Differences of scores of entmax are taken before these are divided by the temperature, which rounds.
+        per_head = isinstance(tau, Tensor)
+        after = s.problem.regulariser == c.ENTMAX and not per_head
+        over = 1.0 if after else tau
         slopes = s.per_head("alibi_slopes", s.given, s.spec.alibi_slopes)
         if slopes is not None:
-            slopes = (torch.zeros((1, s.heads, 1), dtype=s.wide, device=s.device) + slopes / tau).reshape(-1)
-        if isinstance(tau, Tensor):
-            self.query, tau = self.query / tau[..., None], 1.0
+            slopes = (torch.zeros((1, s.heads, 1), dtype=s.wide, device=s.device) + slopes / over).reshape(-1)
+        if per_head:
+            self.query, over = self.query / tau[..., None], 1.0
         self.options: dict[str, Any] = {
-            "scale": s.scale / tau,
+            "scale": s.scale / over,
             "band": (s.low, s.high),
-            "softcap": s.spec.softcap / tau,
+            "softcap": s.spec.softcap / over,
             "slopes": slopes,
             "offset": s.offset,
         }
+        self.temperature = float(tau) if after else 1.0
         # What masks and lengths say of keys: a term of their potentials.
-        self.terms = s.key_biases()
+        self.terms = s.key_biases(over_tau=not after)
         allowed = s.allowed(slice(0, 1), banded=False)
         if allowed is not None:
             self.terms = self.terms.masked_fill(~allowed[:, :, 0], -torch.inf)
@@ -110,23 +113,32 @@ class Kernels:
         call = apply_transposed if transposed else apply_plan
         return call(self.query, self.key, x, **biases, **self.options)
 
-    def entmax(self) -> tuple[Tensor, Tensor]:
-        """P V of rows of entmax, and their potentials."""
+    def _entmax(self) -> tuple[Tensor, Levels]:
         from .triton_entmax import entmax_attend
 
-        s, order = self.scores, self.scores.problem.order or 1.5
+        s = self.scores
         arrays = (self.query, self.key, s.native("value"))
-        out, threshold = entmax_attend(*arrays, order, key_bias=self.terms, **self.options)
-        return out.to(s.wide), (-threshold).where(~s.lost, torch.nan)
+        tau = self.temperature
+        return entmax_attend(*arrays, s.order, key_bias=self.terms, temperature=tau, **self.options)
+
+    def entmax(self) -> tuple[Tensor, Tensor]:
+        """P V of rows of entmax, and their potentials."""
+        from .triton_entmax import potentials
+
+        out, levels = self._entmax()
+        f = potentials(levels, self.scores.order, self.temperature)
+        return out.to(self.scores.wide), f.where(~self.scores.lost, torch.nan)
 
     def entmax_backward(self, wanted: Collection[str], upstream: Tensor) -> dict[str, Tensor]:
-        """Gradients of rows of entmax, whose thresholds are found again."""
+        """Gradients of rows of entmax, whose levels are found again."""
         from .triton_entmax import entmax_backward
 
-        s, order = self.scores, self.scores.problem.order or 1.5
-        arrays = (self.query, self.key, s.native("value"), upstream.to(s.type))
-        threshold = -self.entmax()[1]
-        found = entmax_backward(*arrays, threshold, order, key_bias=self.terms, **self.options)
+        s = self.scores
+        _, levels = self._entmax()
+        levels = levels._replace(weight=levels.weight.where(~s.lost, torch.nan))
+        arrays = (self.query, self.key, s.native("value"), upstream.to(s.type), levels)
+        tau = self.temperature
+        found = entmax_backward(*arrays, s.order, key_bias=self.terms, temperature=tau, **self.options)
         return self._named(found, wanted)
 
     def _named(self, found: tuple[Tensor, Tensor, Tensor], wanted: Collection[str]) -> dict[str, Tensor]:

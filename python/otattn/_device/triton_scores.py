@@ -5,7 +5,8 @@
 A program owns a tile of rows and walks the columns in tiles. A kernel that sums over queries is the same one
 on the transposed problem: q and k change places, the band becomes (-high, -low) and the offset -offset; so
 kernels say `own` and `other`, not query and key. Scores are kept times `unit`: log2(e), so that a weight is
-one exp2, or alpha - 1 for rows of entmax. Tiles that no bound cuts are walked without any mask.
+one exp2; rows of entmax take differences first (triton_levels.py), and their unit is 1. Tiles that no bound
+cuts are walked without any mask.
 
 Contents of forbidden queries and keys must be finite: their weight is 0, and 0 times infinity or NaN is NaN.
 """
@@ -53,6 +54,9 @@ class Vectors(NamedTuple):
     own_term: Any = 0
     other_term: Any = 0
     slopes: Any = 0
+    # Of rows of entmax, whichever side they are: a score of theirs, and the weight there.
+    anchor: Any = 0
+    weight: Any = 0
     # Of the plan's rows, whichever side they are: the column of the steepest slope, and dS there.
     steepest: Any = 0
     push: Any = 0
@@ -76,6 +80,9 @@ class Size(NamedTuple):
     softcap: Any
     unit: Any
     factor: Any
+    # Of rows of entmax: order - 1, and that over the temperature.
+    gap: Any
+    gain: Any
 
 
 class Form(NamedTuple):
@@ -93,10 +100,8 @@ class Form(NamedTuple):
     other_bias: bool
     slopes: bool
     softcap: bool
-    # The weight of a score above its threshold: exp2, or max(0, z)^power by a name.
+    # How a weight is made of a score: exp2, or those of triton_levels.py.
     weight: str = "exp"
-    # Whether one slope of a row may outweigh the digits of all others.
-    steep: bool = False
 
 
 # ---- in kernels ----------------------------------------------------------------------------------
@@ -257,13 +262,17 @@ class Scoring(NamedTuple):
     softcap: float = 0.0
     slopes: Tensor | None = None
     offset: int = 0
+    temperature: float = 1.0
+    """Of rows of entmax, whose scores are not over it; other callers divide by it"""
 
     def transposed(self) -> Scoring:
         low, high = self.band
         band = (None if high is None else -high, None if low is None else -low)
         return self._replace(band=band, offset=-self.offset)
 
-    def size(self, own: Tensor, other: Tensor, values: Tensor | None, heads: int, unit: float) -> Size:
+    def size(
+        self, own: Tensor, other: Tensor, values: Tensor | None, heads: int, unit: float, gap: float = 0.0
+    ) -> Size:
         n, m = own.shape[2], other.shape[2]
         low, high = self.band
         capped = self.softcap > 0.0
@@ -282,7 +291,9 @@ class Scoring(NamedTuple):
             scale=self.scale / self.softcap if capped else self.scale * unit,
             softcap=self.softcap * unit,
             unit=unit,
-            factor=self.scale,
+            factor=self.scale / self.temperature,
+            gap=gap,
+            gain=gap / self.temperature,
         )
 
     def form(

@@ -64,11 +64,13 @@ def tile_of(kind: str, width: int, bytes_: int) -> Tile:
     if where == "cpu":
         return SMALL
     widths = (HIP if where == "hip" else CUDA)[2 if bytes_ == 2 else 4]
-    if kind == "entmax":
-        # Three loops over the keys in one kernel.
+    level = kind == "level"
+    if kind == "entmax" or level:
+        # Three loops over the keys in one kernel, or gradients with logarithms and powers.
         kind, width = "key", max(width, 128)
     row = min((most for most in widths if width <= most), default=max(widths))
-    return widths[row]["query" if kind == "terms" else kind if kind in ("query", "key") else "rows"]
+    found = widths[row]["query" if kind == "terms" else kind if kind in ("query", "key") else "rows"]
+    return found._replace(columns=max(16, found.columns // 2)) if level else found
 
 
 def start(body: Any, programs: int, arguments: tuple[Any, ...], options: dict[str, int]) -> None:
@@ -76,13 +78,15 @@ def start(body: Any, programs: int, arguments: tuple[Any, ...], options: dict[st
 
 
 def launch(body: Any, programs: int, tile: Tile, own: Any, *arguments: Any) -> None:
-    """Runs that many programs on the device of the tensor of their rows."""
+    """Runs that many programs on the device of the tensor of their rows; the last argument is the form."""
     if programs == 0:
         return
     device = contextlib.nullcontext()
     place = own.base.device
     if place.type not in ("cpu", "meta"):
         device = torch.get_device_module(place).device(place)
-    options = {"num_warps": tile.warps, "num_stages": tile.stages, "enable_fp_fusion": True}
+    # A score is the edge of its row where it has the same bits in every pass.
+    fused = arguments[-1].weight != "edge"
+    options = {"num_warps": tile.warps, "num_stages": tile.stages, "enable_fp_fusion": fused}
     with device:
         start(body, programs, (own, *arguments), options)

@@ -361,7 +361,8 @@ def check_entmax(p: Problem, alpha: float) -> None:
     # where it is near 1 above the threshold.
     error = U32 * (8 + 4 * most(magnitudes(wide, s), -1) + 4 / (alpha - 1)).unsqueeze(-1)
     values = per_head(wide.v, p.q.shape[1])
-    out, got = triton_entmax.entmax_attend(p.q, p.k, p.v, alpha, key_bias=p.key_bias, **p.options)
+    out, levels = triton_entmax.entmax_attend(p.q, p.k, p.v, alpha, key_bias=p.key_bias, **p.options)
+    got = -triton_entmax.potentials(levels, alpha)
     close("threshold", got, tau, torch.where(tau.isinf(), 0.0, error.squeeze(-1)))
     # Weights at the edge of the support: a score that passes it by its error weighs at most so much.
     edge = ((alpha - 1) * 2 * error) ** (1 / (alpha - 1)) * (s > -math.inf)
@@ -370,11 +371,26 @@ def check_entmax(p: Problem, alpha: float) -> None:
     close("out", out, plan @ values, (moved + rounded) @ values.abs() + rounding(plan @ values, type_))
 
 
+def levels_of(s: Tensor, plan: Tensor, alpha: float) -> Any:
+    """From where the kernels measure the weights of rows: the largest score, above order 2 the least used."""
+    from otattn._device.triton_levels import Levels
+
+    used = torch.where(plan > 0, s, math.inf if alpha > 2 else -math.inf)
+    if not s.shape[3]:
+        used = torch.full((*s.shape[:3], 1), math.inf)
+        plan = torch.zeros_like(used)
+    column = (used.argmin(-1) if alpha > 2 else used.argmax(-1)).unsqueeze(-1)
+    weight = plan.gather(-1, column).squeeze(-1)
+    some = weight > 0
+    anchor = torch.where(some, used.gather(-1, column).squeeze(-1), math.inf)
+    return Levels(anchor.float(), weight.float(), torch.where(some, column.squeeze(-1), -1).int())
+
+
 @pytest.mark.parametrize("alpha", [1.5, 2.0, 1.25, 3.0])
 @settings(drawn, max_examples=EXAMPLES // 2)
 @given(p=problems())
 def check_gradients_of_entmax(p: Problem, alpha: float) -> None:
-    """From thresholds of the formula. A row with a score so near its threshold that f32 may put it on the
+    """From weights of the formula. A row with a score so near its threshold that f32 may put it on the
     other side has another slope there, and is left out of the loss."""
     from otattn._device import triton_entmax
 
@@ -404,7 +420,7 @@ def check_gradients_of_entmax(p: Problem, alpha: float) -> None:
     relative = error / torch.where(plan > 0, height, math.inf)
     relative = 2 * power * most(relative, -1).unsqueeze(-1) + 32 * U32
     dq, dk, dv = triton_entmax.entmax_backward(
-        p.q, p.k, p.v, dout, tau.float(), alpha, key_bias=p.key_bias, **p.options
+        p.q, p.k, p.v, dout, levels_of(s, plan, alpha), alpha, key_bias=p.key_bias, **p.options
     )  # fmt: skip
     bound = ds_size * 2 * relative + factor(ds_size, type_)
     wanted = scale * ds @ keys
@@ -439,8 +455,10 @@ def check_steep_slopes_of_entmax(alpha: float, kind: torch.dtype) -> None:
     v = torch.randn(1, 1, m, depth, generator=noise).to(kind)
     v[..., 0] = 64.0
     dout = torch.randn(1, group, n, depth, generator=noise).to(kind)
-    tau = torch.zeros(1, group, n)
-    dq, dk, _ = triton_entmax.entmax_backward(q, k, v, dout, tau, alpha, scale=1.0)
+    plan = ((alpha - 1.0) * scores.double()).clamp(min=0.0) ** power
+    levels = levels_of(scores.double()[None, None], plan[None, None], alpha)
+    levels = levels._replace(**{name: x.reshape(1, group, n) for name, x in levels._asdict().items()})
+    dq, dk, _ = triton_entmax.entmax_backward(q, k, v, dout, levels, alpha, scale=1.0)
     of, values = dout.double().reshape(rows, depth), v[0, 0].double()
     up, size = of @ values.mT, of.abs() @ values.abs().mT
     heights = (alpha - 1.0) * scores.double()
@@ -455,3 +473,63 @@ def check_steep_slopes_of_entmax(alpha: float, kind: torch.dtype) -> None:
     close("dk", dk[0, 0].mT, ds, bound + rounding(ds, kind))
     wanted, bound = (x @ y.double().mT for x, y in ((ds, scores), (bound, scores.abs())))
     close("dq", dq.reshape(rows, rows), wanted, bound + rounding(wanted, kind))
+
+
+def precise_entmax(row: list[float], alpha: float) -> list[float]:
+    """The weights of a row, by halving with 120 digits."""
+    from mpmath import mp, mpf
+
+    with mp.workdps(120):
+        a = mpf(alpha) - 1
+        z = [a * mpf(x) for x in row]
+        low, high = max(z) - 1, max(z)
+        for _ in range(320):
+            middle = (low + high) / 2
+            if mp.fsum((x - middle) ** (1 / a) for x in z if x > middle) >= 1:
+                low = middle
+            else:
+                high = middle
+        return [float((x - low) ** (1 / a)) if x > low else 0.0 for x in z]
+
+
+@pytest.mark.parametrize("alpha", [1.0001, 1.01, 1.05, 1.1, 1.5, 1.9, 2.0, 2.25, 2.5, 3.0, 4.0, 10.0])
+def check_entmax_to_rounding(alpha: float) -> None:
+    """At scores of f32 weights are right to a few roundings of 1, and derivatives to what those move.
+
+    A third of the rows has a weight of 1e-1 to 1e-7 at the edge of the support, where a threshold in f32
+    moves it by u^(1 / (alpha - 1)); next to order 1 one moves weights by u / (alpha - 1)."""
+    import otattn
+
+    noise = torch.Generator().manual_seed(11)
+    a, m, third = alpha - 1.0, 20, 4
+    rows = 3 * third
+    scores = torch.randn(rows, m, generator=noise).double()
+    scores[third : 2 * third] *= 3.0
+    p = torch.rand(third, m, generator=noise).double()
+    p[:, 5:] = 0.0
+    p[:, 4] = 10.0 ** -(1.0 + 6.0 * torch.rand(third, generator=noise).double())
+    p[:, :4] *= ((1.0 - p[:, 4]) / p[:, :4].sum(1))[:, None]
+    scores[-third:] = (p**a - 1.0) / a
+    scores[-third:, 5:] -= 0.5
+    key = scores.float().T[None, None].clone().requires_grad_()
+    value = torch.eye(m)[None, None]
+    out = otattn.attention(
+        torch.eye(rows)[None, None], key, value, method=f"entmax:{alpha}", scale=1.0, backend="torch:triton"
+    )  # fmt: skip
+    upstream = torch.randn(rows, m, generator=noise)
+    (dk,) = torch.autograd.grad(out, key, upstream[None, None])
+    p = torch.tensor([precise_entmax(row, alpha) for row in scores.float().tolist()], dtype=torch.float64)
+    moved = (out[0, 0].detach().double() - p).abs().max().item() / U32
+    assert moved <= 8.0
+    w = torch.where(p > 0.0, p ** (1.0 - a), 0.0)
+    steepest = w.argmax(1, keepdim=True)
+    apart = upstream.double() - upstream.double().gather(1, steepest)
+    mean = ((w * apart).sum(1) / w.sum(1))[:, None]
+    ds = w * (apart - mean)
+    # What a few roundings of weights move: their slopes, and the steepest one's share in the mean.
+    others = torch.where(p > 0.0, w, 0.0).scatter(1, steepest, 0.0)
+    slopes = abs(1.0 - a) * torch.where(others > 0.0, others / p, 0.0).amax(1, keepdim=True)
+    shares = abs(1.0 - a) * others.amax(1, keepdim=True) * mean.abs() / p.gather(1, steepest)
+    size = apart.abs().amax(1, keepdim=True)
+    bound = 8.0 * U32 * (slopes * size + shares + 4.0 * others.amax(1, keepdim=True) * size)
+    close("dk", dk[0, 0].mT, ds, 2.0 * bound)
