@@ -107,6 +107,37 @@ static void column_updates_go_round(void **state) {
     free(s);
 }
 
+/* Additive masks of one number on all pairs: a constant of the potentials of rows, which hold no weight beside it. */
+static void a_common_size_changes_nothing(void **state) {
+    (void)state;
+    static const share high[] = {
+        {{.method = "entmax:1.5/exact", .masses = true, .additive = true}, 2},
+        {{.method = "sparsemax/exact", .additive = true}, 3},
+        {{.method = "entmax:2.5/exact", .additive = true}, 2},
+        {{.method = "entmax:0.7/exact", .additive = true}, 2},
+        {{.method = "entmax:1.5/capped:1.2", .additive = true}, 2},
+        {{.method = "sparsemax/bounded:0.5,1.5", .additive = true}, 3},
+        {{.method = "entmax:1.5/relaxed:0.7", .additive = true}, 2},
+        {{.method = "entmax:1.5/exact", .cap = 0.2, .additive = true}, 2},
+        {{.method = "softmax/exact", .cap = 0.2, .additive = true}, 2}};
+    scene *s = malloc(sizeof *s);
+    for (size_t k = 0; k < sizeof high / sizeof high[0]; k++) {
+        draw(s, &high[k].cell, 3800 + k);
+        for (int64_t e = 0; e < ALL * N; e++) s->start[e] = k % 2 == 0 ? 1e8 : -1e8;
+        s->statistics = s->gradients = true;
+        solve_both_ways(s, high[k].ranks, 1, OTA_SHARES_IN_ORDER, k % 3 == 1);
+        move(s, &s->all, NULL);
+        crew_once(high[k].ranks, OTA_SHARES_IN_ORDER, move_part, s);
+        for (int r = 0; r < high[k].ranks; r++) {
+            if (s->part[r].status != s->all.status)
+                fail_msg("%s: %s", s->cell->method, s->part[r].error.message);
+            expect_rows("tangent", s, &s->part[r], ALL, s->part[r].moved, s->all.moved, VALUES,
+                        50.0 * tolerance_of(s->cell));
+        }
+    }
+    free(s);
+}
+
 static void tangents_are_those_of_one_process(void **state) {
     (void)state;
     scene *s = malloc(sizeof *s);
@@ -329,6 +360,7 @@ TEST_FILE(test_ring_newton) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(columns_of_a_ring_are_those_of_one_process),
         cmocka_unit_test(column_updates_go_round),
+        cmocka_unit_test(a_common_size_changes_nothing),
         cmocka_unit_test(tangents_are_those_of_one_process),
         cmocka_unit_test(the_same_bits_for_any_threads),
         cmocka_unit_test(certificates_are_tight),

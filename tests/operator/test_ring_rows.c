@@ -94,6 +94,32 @@ static void compare(const scene *s, int ranks) {
     }
 }
 
+/* Additive masks of one number on all pairs, beside which a row's potential holds no digits of its weights. */
+static void a_common_size_changes_nothing(void **state) {
+    (void)state;
+    static const cell high[] = {{.method = "entmax:1.5", .additive = true},
+                                {.method = "sparsemax", .temperature = 400.0, .additive = true},
+                                {.method = "entmax:0.6", .masses = true, .additive = true},
+                                {.method = "entmax:3", .temperature = 90.0, .additive = true},
+                                {.method = "softmax", .cap = 0.05, .additive = true},
+                                {.method = "entmax:1.5", .caps = true, .additive = true},
+                                {.method = "entmax:0.6", .cap = 0.2, .additive = true}};
+    scene *s = malloc(sizeof *s);
+    for (size_t k = 0; k < sizeof high / sizeof high[0]; k++) {
+        draw(s, &high[k], 4500 + k);
+        for (int64_t e = 0; e < ALL * N; e++) s->start[e] = k % 2 == 0 ? 1e8 : -1e8;
+        s->gradients = true;
+        solve(s, &s->all, NULL);
+        cut(s, 3, OTA_SHARES_IN_ORDER, k % 2 == 1);
+        crew_once(3, OTA_SHARES_IN_ORDER, solve_part, s);
+        for (int r = 0; r < 3; r++) {
+            expect_outputs(s, r, tolerance_of(&high[k]));
+            expect_gradients(s, &s->part[r], 20.0 * tolerance_of(&high[k]));
+        }
+    }
+    free(s);
+}
+
 /* Weights that leap from 0 to their caps from one number to the next: a head's keys receive all of its mass. */
 static void rows_of_little_mass_are_whole(void **state) {
     (void)state;
@@ -434,6 +460,7 @@ static void bytes_are_those_of_the_formula(void **state) {
 TEST_FILE(test_ring_rows) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rows_of_a_ring_are_those_of_one_process),
+        cmocka_unit_test(a_common_size_changes_nothing),
         cmocka_unit_test(rows_of_little_mass_are_whole),
         cmocka_unit_test(rows_of_steep_weights_are_those_of_one_process),
         cmocka_unit_test(lists_that_are_nearly_full),

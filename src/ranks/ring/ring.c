@@ -269,6 +269,7 @@ void ota_ring_begin_unit(ota_ring_device *ring, int64_t index) {
                                  .key_head = head / (r->heads / r->key_heads),
                                  .head = head,
                                  .heads = ring->group};
+    ota_ring_clear(ring->pairs->size, ota_ring_row_count(ring));
     ota_ranks_at(&ring->shards->ranks, index, -1);
 }
 

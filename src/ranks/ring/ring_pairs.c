@@ -45,7 +45,7 @@ void ota_ring_lay_out_pairs(ota_ring_device *ring, ota_arena *arena) {
         const ota_ring_worker w = worker_of(ring, &p, arena);
         if (to != NULL) p.workers[k] = w;
     }
-    double **of_rows[] = {&p.top, &p.f, &p.sink, &p.slope, &p.mean, &p.first, &p.second};
+    double **of_rows[] = {&p.top, &p.f, &p.size, &p.sink, &p.slope, &p.mean, &p.first, &p.second};
     for (size_t k = 0; k < sizeof of_rows / sizeof of_rows[0]; k++)
         *of_rows[k] = ota_ring_numbers(arena, rows, 1);
     ota_ring_lay_out_edges(ring, &p.steep, arena);
@@ -129,6 +129,38 @@ void ota_ring_pairs_load(ota_ring_device *ring, const ota_ring_piece *piece, boo
 
 /* ---- blocks --------------------------------------------------------------------------------------- */
 
+/* Temperatures from which on a size that a row's scores have in common leaves its potential too few digits of weights. */
+static const double large = 0x1p10;
+
+/* Row k of the unit measures its scores from another size. What it has found from pieces that came by moves along. */
+static void move_size(ota_ring_pairs *p, int64_t k, double size) {
+    const double by = size - p->size[k];
+    p->size[k] = size;
+    p->top[k] -= by;
+    p->f[k] += by;
+    for (int64_t j = 0; p->list != NULL && j < p->listed[k]; j++)
+        p->list[k * OTA_RING_LIST + j] -= by;
+    if (p->caps.highest != NULL) p->caps.highest[k] += by;
+}
+
+/* Takes off what all scores of a row have in common: near the largest of the pieces so far. A sink has a size of its own. */
+static void lower_scores(const ota_ring_block *b) {
+    const ota_ring_rule rule = b->ring->rule;
+    ota_ring_pairs *p = b->ring->pairs;
+    const double apart = large * b->in.rule.tau;
+    if (b->sink > -INFINITY || (rule != OTA_RING_BY_THRESHOLD && rule != OTA_RING_BY_CAPS)) return;
+    for (int64_t k = 0; k < b->in.rows; k++) {
+        const int64_t row = b->at + k;
+        double *s = b->in.scores + k * b->in.stride, top;
+        if (p->meets && ota_block_find_top(s, b->in.keys, &top) && top > -INFINITY &&
+            (top > p->size[row] + apart ||
+             (!(p->top[row] > -INFINITY) && top < p->size[row] - apart)))
+            move_size(p, row, fabs(top) > apart ? top : 0.0);
+        if (!(fabs(p->size[row]) > 0.0)) continue;
+        for (int64_t j = 0; j < b->in.keys; j++) s[j] -= p->size[row];
+    }
+}
+
 static void form_scores(const ota_ring_block *b) {
     const ota_block *in = &b->in;
     const size_t line = (size_t)in->keys * sizeof(double);
@@ -140,6 +172,7 @@ static void form_scores(const ota_ring_block *b) {
     for (int64_t k = 0; k < in->rows && in->raw != NULL; k++)
         memcpy(in->raw + k * in->stride, in->scores + k * in->stride, line);
     ota_block_finish_scores(in);
+    lower_scores(b);
 }
 
 typedef struct pairs_job {

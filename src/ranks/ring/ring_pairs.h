@@ -121,6 +121,8 @@ struct ota_ring_pairs {
     unsigned char *state; /* ota_ring_state */
     unsigned char *uses_nonfinite;
     double *top, *f;          /* largest score, sink included; potential */
+    double *size;             /* what all scores of a row have in common, taken off them */
+    bool meets;               /* the first message round of a search for f, which tells `size` */
     ota_row_statistics *sums; /* of the weights at f */
     double *sink;
     double *slope, *mean;   /* sum w, sum w U; then a, less ota_ring_middle: with gradients */

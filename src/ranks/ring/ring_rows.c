@@ -141,7 +141,7 @@ static row_answer pairs_answer_of(const ota_ring_device *ring, int64_t k, ota_he
     row_answer is = {.finite = p->state[k] != OTA_RING_NONFINITE, .lse = NAN, .sink = p->sink[k]};
     is.empty = is.finite && !(p->top[k] > -INFINITY);
     is.whole = is.finite && !p->uses_nonfinite[k];
-    is.f = is.empty ? -INFINITY : p->f[k];
+    is.f = is.empty ? -INFINITY : p->f[k] - p->size[k];
     if (p->state[k] == OTA_RING_FULL) status->result.status = OTA_INFEASIBLE;
     if (is.finite && !is.empty)
         status->result.row_error += fabs(p->sums[k].mass + p->sink[k] - ota_ring_row_mass(ring, k));

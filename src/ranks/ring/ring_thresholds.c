@@ -199,7 +199,10 @@ bool ota_ring_search_rows(ota_ring_device *ring, const ota_ring_search *search) 
     const ota_ring_pair_round meets = {.visits.rows = search->meet, .step = search->meeting},
                               sums = {.visits.rows = search->sum, .step = search->summing};
     double left;
-    if (!ota_ring_visit_pairs(ring, &meets)) return false;
+    ring->pairs->meets = true;
+    const bool met = ota_ring_visit_pairs(ring, &meets);
+    ring->pairs->meets = false;
+    if (!met) return false;
     for (int64_t k = 0; k < ota_ring_row_count(ring); k++) search->begin(ring, k);
     for (;;) {
         if (!count_searched(ring, &left)) return false;
