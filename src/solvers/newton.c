@@ -38,6 +38,9 @@ enum {
 
 /* Slopes that end the line search, relative to the first. */
 static const double slope_left = 0.5;
+/* Within entry caps slopes leap where a key reaches its cap or leaves it, so that none is small enough: the share of a length that is left
+ * for one. */
+static const double bracket_left = 0.1;
 /* Below this residual Newton steps converge at once or not at all. */
 static const double near_residual = 1.0e-6;
 /* A stage above the final temperature is left at this residual. */
@@ -348,6 +351,7 @@ static double descend(newton *n) {
     double first = 0.0, low = 0.0, low_slope, high = INFINITY, length = 1.0;
     for (int64_t j = 0; j < n->state->pass.columns; j++) first += n->gradient[j] * n->direction[j];
     low_slope = first;
+    const bool capped = n->state->head->row.regulariser->capped;
     for (int trial = 0; trial < TRIALS && first < 0.0; trial++) {
         const double slope = try_length(n, length);
         if (is_stopped(n)) return 0.0;
@@ -358,6 +362,7 @@ static double descend(newton *n) {
         } else {
             high = length;
         }
+        if (capped && low > 0.0 && high - low <= bracket_left * high) break;
         if (high < INFINITY) {
             double part = slope > 0.0 ? low_slope / (low_slope - slope) : 0.5;
             if (!(part > 0.1)) part = 0.1;
