@@ -7,16 +7,20 @@ source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 # shellcheck disable=SC2034 # of the scripts that build the program
 program_libraries=(jansson pcre2 utf8proc zlib libzip libmd)
 
-# zig_tools TARGET: writes the commands that cmake/zig.cmake names, unless they are there.
+# zig_tools TARGET: writes the commands that cmake/zig.cmake names, unless they are there. A program of macOS would show the names
+# of its archives.
 zig_tools() {
-    local zig tool words folder=$build/zig/$1
+    local zig tool words text folder=$build/zig/$1
     zig=$("$venv/bin/python" -c 'import pathlib, ziglang; print(pathlib.Path(ziglang.__file__).parent / "zig")')
     mkdir -p "$folder"
     for tool in cc ar ranlib dlltool; do
         words=$tool
         [ $tool != cc ] || words="cc -target $1"
-        [ "$(cat "$folder/$tool" 2>/dev/null)" != "$(printf '#!/bin/sh\nexec "%s" %s "$@"' "$zig" "$words")" ] || continue
-        printf '#!/bin/sh\nexec "%s" %s "$@"\n' "$zig" "$words" >"$folder/$tool"
+        text=$(printf '#!/bin/sh\nexec "%s" %s "$@"' "$zig" "$words")
+        # shellcheck disable=SC2016
+        [[ $1/$tool != *macos*/ar ]] || text=$(printf '#!/bin/sh\n"%s" ar "$@" && exec python3 "%s/scripts/mach_o.py" --hide "$2"' "$zig" "$PWD")
+        [ "$(cat "$folder/$tool" 2>/dev/null)" != "$text" ] || continue
+        printf '%s\n' "$text" >"$folder/$tool"
         chmod +x "$folder/$tool"
     done
     [[ $1 != *-musl* ]] || musl_stub "$zig" "$1" "$folder/libc.so"
