@@ -79,6 +79,7 @@ set(OTATTN_LIBRARY_SOURCES
     src/backend/batch_kernels.c
     src/backend/blocks/block_gradients.c
     src/backend/blocks/block_scores.c
+    src/backend/blocks/block_system.c
     src/backend/blocks/block_tangents.c
     src/backend/blocks/block_weights.c
     src/backend/cpu/cpu_backend.c

@@ -23,6 +23,12 @@ void ota_backward_add_chunks(const ota_backward_space *s, const double *chunks, 
     }
 }
 
+ota_chunk_sums ota_backward_chunk(const ota_backward_space *s, int64_t chunk) {
+    const int64_t at = chunk * s->lane;
+    return (ota_chunk_sums){s->chunks.right + at, s->chunks.right_terms + at, s->chunks.plan + at,
+                            s->chunks.slopes + at};
+}
+
 void ota_backward_clear_chunks(const ota_backward_space *s, int64_t first, int64_t count) {
     double *const sums[] = {s->chunks.right, s->chunks.right_terms, s->chunks.plan,
                             s->chunks.slopes};

@@ -277,6 +277,8 @@ double *ota_term_slice(const ota_backward_job *job, int t);
 /* Sums over the chunks of [OTA_ADJOINT_CHUNKS][lane] numbers, chunk after chunk, for `count` rows or keys. */
 void ota_backward_add_chunks(const ota_backward_space *s, const double *chunks, int64_t count,
                              double *to);
+/* Those of a chunk. */
+ota_chunk_sums ota_backward_chunk(const ota_backward_space *s, int64_t chunk);
 /* Chunks [first, first + count) of all chunk sums become 0. */
 void ota_backward_clear_chunks(const ota_backward_space *s, int64_t first, int64_t count);
 

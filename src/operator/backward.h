@@ -3,7 +3,7 @@
 #ifndef OTA_BACKWARD_H
 #define OTA_BACKWARD_H
 
-#include "backend/gradient.h"
+#include "backend/blocks/blocks.h"
 #include "plan.h"
 #include "solvers/coupled.h"
 #include "solvers/derivatives/adjoint.h"
@@ -80,7 +80,7 @@ void ota_backward_lay_out(ota_plan *plan);
 ota_backward_mode ota_backward_mode_of(const ota_plan *plan);
 /* How, in a few words for describe. */
 const char *ota_backward_describe(const ota_plan *plan);
-/* What is summed of a term, without its memory; `written`: pairs with entries of their own may be written row by row. */
+/* What is summed of a term, without its memory. */
 ota_term_sum ota_backward_term_sum(const ota_resolved *r, const ota_term *term);
 
 /* backward_check.c: the checks. `full` becomes a full-size copy. */
@@ -137,14 +137,18 @@ ota_status ota_backward_prefix(ota_backward_job *job);
 
 /* Vectors of one block's system, as in solvers/derivatives/adjoint.h, and the masses of all rows. */
 typedef struct ota_block_parts {
-    double *mu, *den, *right_of_rows, *right, *extra, *upstream;
+    double *mu, *den, *right_of_rows, *right, *terms, *extra, *upstream;
 } ota_block_parts;
 /* Solves every leading block of the scores in space->matrix; `visit` gets the job. */
 ota_status ota_backward_blocks(ota_backward_job *job, ota_block_visit *visit);
-/* A row of a block of an order above 2 measures its U (NULL: it has none) from its steepest slope (ota_steep_rows). */
-void ota_prefix_measure(const ota_backward_job *job, const ota_head *block, int64_t row,
-                        const double *slopes, double *u);
-/* The block's system with slopes in space->slopes; a and b into the space. */
+/* A row of a leading block, whose P and U (NULL: 0) have a place of their own; no sums yet; its P and f; w into space->slopes and what
+ * it adds to the block's system, `moved` tau dR. */
+ota_block ota_prefix_row(const ota_backward_job *job, const ota_head *block, int64_t row);
+void ota_prefix_begin(const ota_backward_job *job, const ota_head *block);
+void ota_prefix_solve(const ota_block *row, const ota_head *block, int64_t at);
+void ota_prefix_add(const ota_backward_job *job, const ota_head *block, const ota_block *row,
+                    double moved);
+/* The block's system; `scale`: of the right side's terms, what rows did not add; a and b into the space. */
 ota_status ota_prefix_system(ota_backward_job *job, const ota_head *block, double scale);
 
 #endif

@@ -71,8 +71,8 @@ static void take_steep(ota_arena *a, ota_backward_space *s) {
 
 static void take_block(ota_arena *a, ota_backward_space *s) {
     ota_block_parts block = {0}, *placed = ota_arena_take(a, 1, sizeof block);
-    double **const vectors[] = {&block.mu,    &block.den,   &block.right_of_rows,
-                                &block.right, &block.extra, &block.upstream};
+    double **const vectors[] = {&block.mu,    &block.den,   &block.right_of_rows, &block.right,
+                                &block.terms, &block.extra, &block.upstream};
     take_vectors(a, s, vectors, sizeof vectors / sizeof vectors[0]);
     if (placed != NULL) *placed = block;
     s->block = placed;

@@ -15,60 +15,62 @@ static double *plan_of(const ota_backward_job *job) {
     return job->plan->backend->gradient->memory(job->device, job->place).plan;
 }
 
-/* Weights at their caps stand still. */
-static double slope_of(double p, double cap, const ota_head *block) {
-    if (!(p > 0.0) || p >= cap) return 0.0;
-    return block->row.regulariser->tsallis ? ota_tsallis_slope(p, block->row.order) : p;
+ota_block ota_prefix_row(const ota_backward_job *job, const ota_head *block, int64_t row) {
+    return (ota_block){.problem = job->resolved,
+                       .algebra = job->plan->strategy.algebra,
+                       .rule = job->parameters,
+                       .batch = job->batch,
+                       .head = job->head,
+                       .first = row,
+                       .rows = 1,
+                       .keys = block->columns,
+                       .stride = block->scores.stride,
+                       .scores = (double *)block->scores.data + row * block->scores.stride,
+                       .f = block->f + row,
+                       .g = block->g};
 }
 
-void ota_prefix_measure(const ota_backward_job *job, const ota_head *block, int64_t row,
-                        const double *slopes, double *u) {
-    const ota_steep_rows *steep = &job->space->steep;
-    int64_t steepest = -1;
-    if (steep->column == NULL) return;
-    for (int64_t j = 0; j < block->columns; j++) {
-        if (slopes[j] > (steepest < 0 ? 0.0 : slopes[steepest])) steepest = j;
-    }
-    steep->column[row] = steepest;
-    steep->middle[row] = steepest < 0 || u == NULL ? 0.0 : u[steepest];
-    steep->rest[row] = 0.0;
-    for (int64_t j = 0; j < block->columns && u != NULL; j++) u[j] -= steep->middle[row];
+void ota_prefix_begin(const ota_backward_job *job, const ota_head *block) {
+    const ota_block_parts *v = job->space->block;
+    double *const sums[] = {v->right, v->terms, v->extra};
+    for (size_t k = 0; k < sizeof sums / sizeof sums[0]; k++)
+        memset(sums[k], 0, (size_t)block->columns * sizeof(double));
 }
 
-/* P of the block into `weights` (row by row, the solver's matrix of slopes), sums of the system. */
-static void form_system(ota_backward_job *job, const ota_head *block, double *slopes,
-                        double *scale) {
+void ota_prefix_solve(const ota_block *row, const ota_head *block, int64_t at) {
+    ota_row_found found;
+    ota_block_solve(row, 0, block->mu[at], &found);
+    block->f[at] = found.potential;
+}
+
+void ota_prefix_add(const ota_backward_job *job, const ota_head *block, const ota_block *row,
+                    double moved) {
+    const ota_block_parts *v = job->space->block;
+    double *slopes = job->space->slopes + row->first * block->scores.stride;
+    const ota_system_row of = {.slopes = slopes, .u = row->slopes, .count = block->columns};
+    const ota_chunk_sums sums = {.right = v->right, .right_terms = v->terms};
+    ota_block_row rest = {0};
+    ota_block_find_slopes(row, 0, 0, block->columns, slopes);
+    if (job->space->steep.column != NULL)
+        ota_system_measure(&of, &rest, row->first, &job->space->steep);
+    const ota_system_totals found = ota_system_add(&of, &rest, moved, true, &sums);
+    v->den[row->first] = found.den;
+    v->right_of_rows[row->first] = found.right;
+}
+
+/* Rows of the block, of which only the last has U: P of that one into the plan, sums of the system. */
+static void form_system(ota_backward_job *job, const ota_head *block) {
     const ota_block_parts *v = job->space->block;
     const int64_t last = block->rows - 1, stride = block->scores.stride;
-    ota_row_parameters parameters = job->parameters;
-    memset(v->right, 0, (size_t)block->columns * sizeof(double));
-    *scale = 0.0;
+    ota_prefix_begin(job, block);
     ota_watch watch = ota_watch_of(&job->plan->resolved.settings);
     for (int64_t i = 0; i <= last && !ota_watch_ends(&watch, block->columns); i++) {
-        double *w = slopes + i * stride, total = 0.0, sum = 0.0;
-        ota_row_found found;
-        v->den[i] = v->right_of_rows[i] = 0.0;
-        parameters.line = i;
-        job->plan->strategy.algebra->row_solve(&parameters,
-                                               (const double *)block->scores.data + i * stride,
-                                               block->g, block->columns, block->mu[i], w, &found);
-        block->f[i] = found.potential;
-        if (i == last) memcpy(plan_of(job) + i * stride, w, (size_t)block->columns * sizeof *w);
-        for (int64_t j = 0; j < block->columns; j++) {
-            w[j] = slope_of(w[j], ota_entry_cap(&block->row.caps, i, j), block);
-            total += w[j];
-        }
-        ota_prefix_measure(job, block, i, w, i == last ? v->upstream : NULL);
-        for (int64_t j = 0; j < block->columns && i == last; j++) sum += w[j] * v->upstream[j];
-        v->den[i] = total;
-        v->right_of_rows[i] = sum;
-        const double mean = total > 0.0 ? sum / total : 0.0;
-        for (int64_t j = 0; j < block->columns && i == last; j++) {
-            v->right[j] = w[j] * (v->upstream[j] - mean);
-            *scale += fabs(v->right[j]) + OTA_OFFSET_SHARE * w[j] * fabs(v->upstream[j]);
-        }
+        ota_block row = ota_prefix_row(job, block, i);
+        row.weights = i == last ? plan_of(job) + i * stride : job->space->slopes + i * stride;
+        row.slopes = i == last ? v->upstream : NULL;
+        ota_prefix_solve(&row, block, i);
+        ota_prefix_add(job, block, &row, 0.0);
     }
-    for (int64_t j = 0; j < block->columns; j++) v->extra[j] = 0.0;
 }
 
 /* Adds the block's share to dL/dS, the masses, the temperature and the order. */
@@ -124,9 +126,8 @@ static ota_status add_block(void *context, const ota_head *block) {
     memset(row, 0, (size_t)stride * sizeof *row);
     memset(plan_of(job) + last * stride, 0, (size_t)stride * sizeof *row);
     if (!(block->mu[last] > 0.0)) return OTA_OK;
-    double scale = 0.0;
-    form_system(job, block, s->slopes, &scale);
-    const ota_status status = ota_prefix_system(job, block, scale);
+    form_system(job, block);
+    const ota_status status = ota_prefix_system(job, block, 0.0);
     if (status == OTA_OK) spread(job, block, s->slopes, s->a, s->b);
     return status;
 }
@@ -135,6 +136,7 @@ ota_status ota_prefix_system(ota_backward_job *job, const ota_head *block, doubl
     const ota_resolved *r = &job->plan->resolved;
     ota_backward_space *s = job->space;
     const ota_block_parts *v = s->block;
+    for (int64_t j = 0; j < block->columns; j++) scale += v->terms[j];
     ota_adjoint system = {.rows = block->rows,
                           .columns = block->columns,
                           .stride = block->scores.stride,

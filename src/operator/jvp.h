@@ -58,11 +58,6 @@ typedef struct ota_tangent_job {
     bool held;                   /* f is given, rows are not solved */
 } ota_tangent_job;
 
-/* What is found of a row besides its weights: the sink's weight, w and U, and the sum of all. */
-typedef struct ota_tangent_row {
-    double sum, sink_slope, sink_tangent;
-} ota_tangent_row;
-
 /* jvp_check.c: the checks. `full` becomes a full-size copy. */
 ota_status ota_tangents_check(const ota_plan *plan, const ota_arrays *arrays,
                               const ota_tangents *given, ota_tangents *full, ota_error *error);
@@ -87,12 +82,12 @@ ota_block ota_tangents_block(const ota_tangent_job *job, const ota_tangent_worke
 void ota_tangents_begin_head(ota_tangent_job *job);
 /* w and U of a sink of this weight, 0 where there is none. */
 void ota_tangents_of_sink(const ota_tangent_job *job, double f, double weight,
-                          ota_tangent_row *found);
+                          ota_block_row *found);
 /* P of row k of a block, which is `query`; f into the space. The second completes U, too, from dS. */
-ota_tangent_row ota_tangents_weigh(const ota_tangent_job *job, ota_tangent_worker *w, int64_t k,
-                                   int64_t query);
-ota_tangent_row ota_tangents_solve(const ota_tangent_job *job, ota_tangent_worker *w, int64_t k,
-                                   int64_t query);
+ota_block_row ota_tangents_weigh(const ota_tangent_job *job, ota_tangent_worker *w, int64_t k,
+                                 int64_t query);
+ota_block_row ota_tangents_solve(const ota_tangent_job *job, ota_tangent_worker *w, int64_t k,
+                                 int64_t query);
 /* dP of all pairs of a block and d out = dP V + P dV, from a and b. */
 void ota_tangents_emit(const ota_tangent_job *job, ota_tangent_worker *w, int64_t first,
                        int64_t rows);

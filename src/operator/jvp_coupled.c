@@ -42,6 +42,11 @@ static ota_status run_rows(ota_tangent_job *job, block_body *body) {
     return ota_interrupted_together(&job->base.plan->resolved.settings);
 }
 
+static ota_block_matrix matrix_of(const ota_tangent_job *job, double *data) {
+    const ota_strategy *strategy = &job->base.plan->strategy;
+    return ota_block_matrix_of(data, strategy->stride, strategy->transposed);
+}
+
 static void emit_block(ota_tangent_job *job, ota_tangent_worker *w, int64_t first, int64_t rows,
                        int64_t chunk) {
     (void)chunk;
@@ -55,31 +60,14 @@ static void emit_block(ota_tangent_job *job, ota_tangent_worker *w, int64_t firs
 static void widen_block(ota_tangent_job *job, ota_tangent_worker *w, int64_t first, int64_t rows,
                         int64_t chunk) {
     (void)chunk;
-    const ota_plan *plan = job->base.plan;
-    ota_backward_space *space = job->base.space;
-    const int64_t m = plan->resolved.keys, stride = plan->strategy.stride;
+    const ota_block b = ota_tangents_block(job, w, first, rows);
+    const ota_block_matrix scores = matrix_of(job, job->base.space->matrix),
+                           upstream = matrix_of(job, job->base.space->gradient);
     ota_tangents_scores(job, w, first, rows);
-    for (int64_t k = 0; k < rows; k++) {
-        const double *s = w->scores + k * plan->strategy.padded_keys,
-                     *tangents = w->tangents + k * plan->strategy.padded_keys;
-        for (int64_t j = 0; j < m; j++) {
-            const int64_t at =
-                plan->strategy.transposed ? j * stride + first + k : (first + k) * stride + j;
-            space->matrix[at] = s[j];
-            if (space->gradient != NULL) space->gradient[at] = s[j] > -INFINITY ? tangents[j] : 0.0;
-        }
-    }
+    ota_block_put_scores(&b, &scores, &upstream);
 }
 
 /* ---- implicit --------------------------------------------------------------------------------- */
-
-/* U of row k of a block, which is query i, becomes what the rows of the solver measure. */
-static void measure(const ota_tangent_job *job, ota_tangent_worker *w, int64_t k, int64_t i) {
-    const ota_plan *plan = job->base.plan;
-    double *u = w->tangents + k * plan->strategy.padded_keys;
-    for (int64_t j = 0; j < plan->resolved.keys && ota_backward_is_steep(&job->base); j++)
-        u[j] = ota_steep_upstream(job->base.space, plan->strategy.transposed, i, j, u[j]);
-}
 
 /* From where such keys measure. */
 static void middle_block(ota_tangent_job *job, ota_tangent_worker *w, int64_t first, int64_t rows,
@@ -97,87 +85,30 @@ static void middle_block(ota_tangent_job *job, ota_tangent_worker *w, int64_t fi
     }
 }
 
-/* Slopes, P and U of one row of the solver, whose keys, NULL: all, rise: its sums, its share of the right side. Of a list the pairs at
- * their caps are a list of their own. */
-typedef struct system_row {
-    const double *slopes, *weights, *u, *full_weights;
-    const int32_t *keys, *full_keys;
-    int64_t count, full;
-    double middle; /* from where a steep row measures U, or 0 */
-} system_row;
-
-/* What a relaxed row yields. */
-static double softness(const ota_tangent_job *job, const ota_tangent_row *row) {
-    const ota_problem *p = &job->base.plan->resolved.problem;
-    return p->rows == OTA_ROWS_RELAXED ? job->base.parameters.tau * row->sum / p->row_strength
-                                       : 0.0;
-}
-
-static void add_row(ota_tangent_job *job, const system_row *of, const ota_tangent_row *row,
-                    int64_t i, int64_t chunk) {
-    const ota_backward_space *s = job->base.space;
-    const int64_t lane = chunk * s->lane;
-    const double *slopes = of->slopes, *u = of->u, tau = job->base.parameters.tau, f = s->f[i];
-    const double soft = softness(job, row);
-    double den = row->sink_slope,
-           right = row->sink_slope * (row->sink_tangent - of->middle) - soft * of->middle;
-    for (int64_t e = 0; e < of->count; e++) {
-        den += slopes[e];
-        if (slopes[e] > 0.0) right += slopes[e] * u[e];
+/* Row i of the head: where U is measured, its sums, its share of the right side. Where the solver's rows are keys their means are
+ * not known yet. */
+static void add_row(ota_tangent_job *job, const ota_system_row *of, ota_block_row *row, int64_t i,
+                    int64_t chunk) {
+    ota_backward_space *s = job->base.space;
+    const bool transposed = job->base.plan->strategy.transposed;
+    const ota_problem *p = &job->base.resolved->problem;
+    const double tau = job->base.parameters.tau;
+    double moved = 0.0;
+    if (!transposed) {
+        row->soft = p->rows == OTA_ROWS_RELAXED ? tau * row->sum / p->row_strength : 0.0;
+        moved = tau * (ota_tangents_of_row(job, i, row->sum, s->f[i], false) -
+                       job->space->limits.by_keys[i]);
+        if (ota_backward_is_steep(&job->base)) ota_system_measure(of, row, i, &s->steep);
     }
-    den += soft;
-    right -=
-        tau * (ota_tangents_of_row(job, i, row->sum, f, false) - job->space->limits.by_keys[i]);
-    s->adjoint.den[i] = den;
-    s->adjoint.row_right[i] = right;
+    const ota_chunk_sums sums = ota_backward_chunk(s, chunk);
+    const ota_system_totals found = ota_system_add(of, row, moved, !transposed, &sums);
+    if (transposed) {
+        job->space->column_sum[i] = found.sum;
+        return;
+    }
     job->space->row_sum[i] = row->sum;
-    const double mean = den > 0.0 ? right / den : 0.0;
-    for (int64_t e = 0; e < of->count; e++) {
-        const int64_t j = lane + (of->keys == NULL ? e : of->keys[e]);
-        s->chunks.plan[j] += of->weights[e];
-        if (!(slopes[e] > 0.0)) continue;
-        s->chunks.right[j] += slopes[e] * (u[e] - mean);
-        s->chunks.right_terms[j] += slopes[e] * (fabs(u[e] - mean) + OTA_OFFSET_SHARE * fabs(u[e]));
-    }
-    for (int64_t e = 0; e < of->full; e++)
-        s->chunks.plan[lane + of->full_keys[e]] += of->full_weights[e];
-}
-
-/* U of such a row, which is row i of the solver, becomes what it measures; from where, or 0. */
-static double measure_row(const ota_tangent_job *job, const system_row *of,
-                          const ota_tangent_row *row, int64_t i, double *u) {
-    const ota_steep_rows *steep = &job->base.space->steep;
-    double most = row->sink_slope;
-    int64_t steepest = -1;
-    if (!ota_backward_is_steep(&job->base)) return 0.0;
-    for (int64_t e = 0; e < of->count; e++) {
-        if (!(of->slopes[e] > most)) continue;
-        most = of->slopes[e];
-        steepest = e;
-    }
-    const double middle = steepest < 0 ? row->sink_tangent : u[steepest];
-    steep->column[i] = steepest < 0 || of->keys == NULL ? steepest : of->keys[steepest];
-    steep->middle[i] = middle;
-    steep->rest[i] = row->sink_slope + softness(job, row);
-    for (int64_t e = 0; e < of->count; e++)
-        u[e] =
-            ota_steep_upstream(job->base.space, false, i, of->keys == NULL ? e : of->keys[e], u[e]);
-    return middle;
-}
-
-/* w of a row of a block into the matrix, its sums. */
-static void whole_row(ota_tangent_job *job, ota_tangent_worker *w, int64_t k, int64_t i,
-                      int64_t chunk) {
-    const ota_plan *plan = job->base.plan;
-    const int64_t m = plan->resolved.keys, at = k * plan->strategy.padded_keys;
-    double *slopes = job->base.space->matrix + i * plan->strategy.stride;
-    const ota_tangent_row row = ota_tangents_solve(job, w, k, i);
-    const ota_block b = ota_tangents_block(job, w, i - k, k + 1);
-    for (int64_t j = 0; j < m; j++) slopes[j] = ota_block_slope(&b, k, j);
-    system_row of = {
-        .slopes = slopes, .weights = w->weights + at, .u = w->tangents + at, .count = m};
-    of.middle = measure_row(job, &of, &row, i, w->tangents + at);
-    add_row(job, &of, &row, i, chunk);
+    s->adjoint.den[i] = found.den + row->soft;
+    s->adjoint.row_right[i] = found.right;
 }
 
 /* The pairs with weight of row k of a block as a list in the matrix; false: they are too many, or the row is not a number. */
@@ -222,7 +153,7 @@ static bool system_lists(ota_tangent_job *job, ota_tangent_worker *w, int64_t fi
     const ota_backward_job *base = &job->base;
     const ota_plan *plan = base->plan;
     const ota_backward_space *s = base->space;
-    ota_tangent_row found[OTA_TANGENT_ROWS];
+    ota_block_row found[OTA_TANGENT_ROWS];
     int64_t begin, end;
     ota_adjoint_rows(plan->resolved.queries, chunk, &begin, &end);
     /* Until a block of the chunk has too many. */
@@ -249,72 +180,55 @@ static bool system_lists(ota_tangent_job *job, ota_tangent_worker *w, int64_t fi
             const double score = w->scores[k * plan->strategy.padded_keys + list.keys[e]];
             u[e] += ota_number_tangent(&base->parameters, &job->numbers, score, s->f[i], p[e]);
         }
-        system_row of = {.slopes = list.slopes,
-                         .weights = p,
-                         .u = u,
-                         .full_weights = list.full_weights,
-                         .keys = list.keys,
-                         .full_keys = list.full_keys,
-                         .count = list.count,
-                         .full = list.full};
-        of.middle = measure_row(job, &of, &found[k], i, u);
+        const ota_system_row of = {.slopes = list.slopes,
+                                   .weights = p,
+                                   .u = u,
+                                   .full_weights = list.full_weights,
+                                   .keys = list.keys,
+                                   .full_keys = list.full_keys,
+                                   .count = list.count,
+                                   .full = list.full};
         add_row(job, &of, &found[k], i, chunk);
     }
     return listed;
 }
 
+/* w of a block into the matrix, its sums. */
 static void system_block(ota_tangent_job *job, ota_tangent_worker *w, int64_t first, int64_t rows,
                          int64_t chunk) {
+    const ota_block b = ota_tangents_block(job, w, first, rows);
+    const ota_block_matrix slopes = matrix_of(job, job->base.space->matrix);
     if (system_lists(job, w, first, rows, chunk)) return;
     ota_tangents_scores(job, w, first, rows);
-    for (int64_t k = 0; k < rows; k++) whole_row(job, w, k, first + k, chunk);
-}
-
-/* The same where the solver's rows are keys: their means are not known yet. */
-static void transposed_block(ota_tangent_job *job, ota_tangent_worker *w, int64_t first,
-                             int64_t rows, int64_t chunk) {
-    const ota_plan *plan = job->base.plan;
-    ota_backward_space *s = job->base.space;
-    ota_tangents_scores(job, w, first, rows);
     for (int64_t k = 0; k < rows; k++) {
-        const int64_t i = first + k, at = k * plan->strategy.padded_keys, lane = chunk * s->lane;
-        (void)ota_tangents_solve(job, w, k, i);
-        measure(job, w, k, i);
-        double sum = 0.0;
-        for (int64_t j = 0; j < plan->resolved.keys; j++) {
-            const double p = w->weights[at + j];
-            const double slope =
-                ota_pair_slope(&job->base.parameters, w->scores[at + j], s->f[i], p, INFINITY);
-            s->matrix[j * plan->strategy.stride + i] = slope;
-            s->chunks.plan[lane + j] += p;
-            s->chunks.slopes[lane + j] += slope;
-            sum += p;
-            if (slope > 0.0) s->chunks.right[lane + j] += slope * w->tangents[at + j];
-        }
-        job->space->column_sum[i] = sum;
+        const int64_t at = k * b.stride;
+        const ota_system_row of = {.slopes = w->change + at,
+                                   .weights = b.weights + at,
+                                   .u = b.slopes + at,
+                                   .count = b.keys};
+        ota_block_row row = ota_tangents_solve(job, w, k, first + k);
+        ota_block_find_slopes(&b, k, 0, b.keys, w->change + at);
+        if (job->base.plan->strategy.transposed) ota_system_measure_by_keys(&b, k, &job->base);
+        add_row(job, &of, &row, first + k, chunk);
     }
+    ota_block_put(&b, w->change, &slopes);
 }
 
+/* Where the solver's rows are keys, once their means are known. */
 static void transposed_right(ota_tangent_job *job, ota_tangent_worker *w, int64_t first,
                              int64_t rows, int64_t chunk) {
     (void)chunk;
-    const ota_plan *plan = job->base.plan;
-    ota_backward_space *s = job->base.space;
+    const ota_backward_space *s = job->base.space;
+    const ota_block b = ota_tangents_block(job, w, first, rows);
+    const ota_block_matrix slopes = matrix_of(job, s->matrix);
     ota_tangents_scores(job, w, first, rows);
+    ota_block_take(&b, &slopes, w->change);
     for (int64_t k = 0; k < rows; k++) {
-        const int64_t i = first + k, at = k * plan->strategy.padded_keys;
-        (void)ota_tangents_solve(job, w, k, i);
-        measure(job, w, k, i);
-        double right = 0.0, scale = 0.0;
-        for (int64_t j = 0; j < plan->resolved.keys; j++) {
-            const double slope = s->matrix[j * plan->strategy.stride + i], u = w->tangents[at + j];
-            if (!(slope > 0.0)) continue;
-            const double mean = s->adjoint.row_right[j] / s->adjoint.den[j];
-            right += slope * (u - mean);
-            scale += slope * (fabs(u - mean) + OTA_OFFSET_SHARE * fabs(u));
-        }
-        s->adjoint.right[i] = right;
-        s->adjoint.right_terms[i] = scale;
+        (void)ota_tangents_solve(job, w, k, first + k);
+        ota_system_measure_by_keys(&b, k, &job->base);
+        ota_system_add_query(w->change + k * b.stride, w->tangents + k * b.stride, b.keys,
+                             s->vectors, &s->adjoint.right[first + k],
+                             &s->adjoint.right_terms[first + k]);
     }
 }
 
@@ -323,7 +237,7 @@ static ota_status form_transposed(ota_tangent_job *job) {
     const ota_problem *p = &plan->resolved.problem;
     ota_backward_space *s = job->base.space;
     const double tau = job->base.parameters.tau;
-    ota_status status = run_rows(job, transposed_block);
+    const ota_status status = run_rows(job, system_block);
     ota_backward_add_chunks(s, s->chunks.plan, plan->strategy.rows, job->space->row_sum);
     ota_backward_add_chunks(s, s->chunks.slopes, plan->strategy.rows, s->adjoint.den);
     ota_backward_add_chunks(s, s->chunks.right, plan->strategy.rows, s->adjoint.row_right);
@@ -337,6 +251,7 @@ static ota_status form_transposed(ota_tangent_job *job) {
         }
         s->adjoint.row_right[i] -= tau * (ota_tangents_of_row(job, i, sum, s->g[i], false) -
                                           job->space->limits.by_queries[i]);
+        s->vectors[i] = s->adjoint.den[i] > 0.0 ? s->adjoint.row_right[i] / s->adjoint.den[i] : 0.0;
     }
     return status == OTA_OK ? run_rows(job, transposed_right) : status;
 }
@@ -478,42 +393,20 @@ ota_status ota_tangents_rounds(ota_tangent_job *job) {
 
 /* ---- prefix ----------------------------------------------------------------------------------- */
 
-/* Row k of a block: w into the slopes, its sums, its share of the right side; P and U stay in the worker. */
-static void block_row(ota_tangent_job *job, const ota_head *block, int64_t k, double *scale) {
-    ota_backward_space *space = job->base.space;
-    const ota_block_parts *v = space->block;
+/* Row k of a leading block: w into the slopes, its sums, its share of the right side; P and U stay in the worker. */
+static void block_row(ota_tangent_job *job, const ota_head *block, int64_t k) {
+    const ota_backward_space *space = job->base.space;
     ota_tangent_worker *w = job->space->workers;
-    const int64_t m = block->columns;
-    const double *s = (const double *)block->scores.data + k * block->scores.stride;
-    double *slopes = space->slopes + k * block->scores.stride, *u = w->tangents, *p = w->weights;
-    ota_row_parameters parameters = job->base.parameters;
-    ota_row_found found;
-    parameters.line = k;
-    memcpy(u, space->gradient + k * block->scores.stride, (size_t)m * sizeof *u);
-    job->base.plan->strategy.algebra->row_solve(&parameters, s, block->g, m, block->mu[k], p,
-                                                &found);
-    block->f[k] = found.potential;
-    ota_complete_tangents(&job->base.parameters, &job->numbers, s, found.potential, p, m, u);
-    double den = 0.0, right = 0.0;
-    for (int64_t j = 0; j < m; j++) {
-        const double cap =
-            parameters.regulariser->capped ? ota_entry_cap(&parameters.caps, k, j) : INFINITY;
-        slopes[j] = ota_pair_slope(&parameters, s[j], found.potential, p[j], cap);
-        den += slopes[j];
-    }
-    ota_prefix_measure(&job->base, block, k, slopes, u);
-    for (int64_t j = 0; j < m; j++) {
-        if (slopes[j] > 0.0) right += slopes[j] * u[j];
-    }
-    right -= block->tau * ota_tangents_of_row(job, k, block->mu[k], 0.0, false);
-    v->den[k] = den;
-    v->right_of_rows[k] = right;
-    const double mean = den > 0.0 ? right / den : 0.0;
-    for (int64_t j = 0; j < m; j++) {
-        if (!(slopes[j] > 0.0)) continue;
-        v->right[j] += slopes[j] * (u[j] - mean);
-        *scale += slopes[j] * (fabs(u[j] - mean) + OTA_OFFSET_SHARE * fabs(u[j]));
-    }
+    const double moved = block->tau * ota_tangents_of_row(job, k, block->mu[k], 0.0, false);
+    ota_block row = ota_prefix_row(&job->base, block, k);
+    row.weights = w->weights;
+    row.slopes = w->tangents;
+    memcpy(w->tangents, space->gradient + k * block->scores.stride,
+           (size_t)row.keys * sizeof(double));
+    ota_prefix_solve(&row, block, k);
+    ota_complete_tangents(&job->base.parameters, &job->numbers, row.scores, block->f[k], w->weights,
+                          row.keys, w->tangents);
+    ota_prefix_add(&job->base, block, &row, moved);
 }
 
 /* The block's last row: what it holds is dP of that query. */
@@ -525,23 +418,22 @@ static ota_status follow_block(void *context, const ota_head *block) {
     ota_tangent_worker *w = job->space->workers;
     const int64_t last = block->rows - 1, m = block->columns, keys = base->plan->resolved.keys;
     const double *s = space->matrix + last * block->scores.stride;
-    double total = 0.0, usable = 0.0, scale = 0.0;
-    memset(v->right, 0, (size_t)m * sizeof(double));
-    memset(v->extra, 0, (size_t)m * sizeof(double));
+    double total = 0.0, usable = 0.0;
+    ota_prefix_begin(base, block);
     memset(w->change, 0, (size_t)keys * sizeof(double));
     memset(w->weights, 0, (size_t)keys * sizeof(double));
     for (int64_t j = 0; j < keys; j++) w->scores[j] = j < m ? s[j] : -INFINITY;
     if (block->mu[last] > 0.0) {
         ota_watch watch = ota_watch_of(&base->plan->resolved.settings);
         for (int64_t k = 0; k <= last && !ota_watch_ends(&watch, m); k++) {
-            block_row(job, block, k, &scale);
+            block_row(job, block, k);
             total += ota_tangents_of_row(job, k, block->mu[k], 0.0, false);
         }
         for (int64_t j = 0; j < m; j++) usable += block->nu[j] > 0.0 ? 1.0 : 0.0;
         for (int64_t j = 0; j < m; j++) {
             if (block->nu[j] > 0.0) v->right[j] -= block->tau * total / usable;
         }
-        const ota_status status = ota_prefix_system(base, block, scale + fabs(block->tau * total));
+        const ota_status status = ota_prefix_system(base, block, fabs(block->tau * total));
         if (status != OTA_OK) return status;
     }
     for (int64_t j = 0; j < m; j++) {

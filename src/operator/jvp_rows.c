@@ -7,7 +7,6 @@
 #include <math.h>
 #include <string.h>
 
-#include "backend/edge.h"
 #include "jvp.h"
 
 ota_block ota_tangents_block(const ota_tangent_job *job, const ota_tangent_worker *w, int64_t first,
@@ -27,6 +26,7 @@ ota_block ota_tangents_block(const ota_tangent_job *job, const ota_tangent_worke
                    .weights = w->weights,
                    .slopes = w->tangents,
                    .f = base->space->f + first,
+                   .key_edges = ota_backward_has_key_edges(base) ? base->space->edges : NULL,
                    .g = base->state.biased ? base->space->g : NULL};
     memcpy(b.dropout_key, base->dropout_key, sizeof b.dropout_key);
     return b;
@@ -35,13 +35,13 @@ ota_block ota_tangents_block(const ota_tangent_job *job, const ota_tangent_worke
 /* ---- pairs ------------------------------------------------------------------------------------ */
 
 void ota_tangents_of_sink(const ota_tangent_job *job, double f, double weight,
-                          ota_tangent_row *found) {
+                          ota_block_row *found) {
     const double sink = job->base.parameters.sink;
-    found->sink_slope = found->sink_tangent = 0.0;
+    found->sink_slope = found->sink_u = 0.0;
     if (!(sink > -INFINITY) || !(weight > 0.0)) return;
     found->sink_slope = ota_pair_slope(&job->base.parameters, sink, f, weight, INFINITY);
-    found->sink_tangent = job->numbers.sink +
-                          ota_number_tangent(&job->base.parameters, &job->numbers, sink, f, weight);
+    found->sink_u = job->numbers.sink +
+                    ota_number_tangent(&job->base.parameters, &job->numbers, sink, f, weight);
 }
 
 /* -f of a row within caps as forward left it, from where its threshold is not far; NAN: nobody knows. */
@@ -53,40 +53,31 @@ static double level_before(const ota_tangent_job *job, int64_t query) {
     return known ? -ota_array_get(f, base->batch, base->head, 0, query) : NAN;
 }
 
-ota_tangent_row ota_tangents_weigh(const ota_tangent_job *job, ota_tangent_worker *w, int64_t k,
-                                   int64_t query) {
+ota_block_row ota_tangents_weigh(const ota_tangent_job *job, ota_tangent_worker *w, int64_t k,
+                                 int64_t query) {
     const ota_backward_job *base = &job->base;
-    const ota_plan *plan = base->plan;
-    ota_backward_space *space = base->space;
-    const int64_t m = plan->resolved.keys;
-    const double *s = w->scores + k * plan->strategy.padded_keys,
-                 *g = base->state.biased ? space->g : NULL;
-    double *p = w->weights + k * plan->strategy.padded_keys;
-    ota_row_found found;
-    ota_row_parameters rule = base->parameters;
     const double level = level_before(job, query);
-    rule.line = query;
-    rule.threshold = isnan(level) ? NULL : &level;
+    ota_block b = ota_tangents_block(job, w, query - k, k + 1);
+    ota_row_found found;
+    b.rule.threshold = isnan(level) ? NULL : &level;
     if (job->held) {
-        plan->strategy.algebra->row_weights(&rule, s, g, m, space->f[query], p, &found);
-        if (ota_backward_has_key_edges(base))
-            found.mass = ota_weigh_beside_keys(&rule, space->edges, s, space->f[query], m, p);
+        ota_block_weigh_row(&b, k, &found);
     } else {
-        const double mu = ota_row_mass(&plan->resolved, base->batch, base->head, query);
-        plan->strategy.algebra->row_solve(&rule, s, g, m, mu, p, &found);
-        space->f[query] = found.potential;
-        space->bad[query] |= found.nonfinite;
+        ota_block_solve(&b, k, ota_row_mass(base->resolved, base->batch, base->head, query),
+                        &found);
+        base->space->f[query] = found.potential;
+        base->space->bad[query] |= found.nonfinite;
     }
-    ota_tangent_row row = {.sum = found.mass + found.sink};
-    ota_tangents_of_sink(job, space->f[query], found.sink, &row);
+    ota_block_row row = {.sum = found.mass + found.sink};
+    ota_tangents_of_sink(job, base->space->f[query], found.sink, &row);
     return row;
 }
 
-ota_tangent_row ota_tangents_solve(const ota_tangent_job *job, ota_tangent_worker *w, int64_t k,
-                                   int64_t query) {
+ota_block_row ota_tangents_solve(const ota_tangent_job *job, ota_tangent_worker *w, int64_t k,
+                                 int64_t query) {
     const ota_plan *plan = job->base.plan;
     const int64_t at = k * plan->strategy.padded_keys;
-    const ota_tangent_row row = ota_tangents_weigh(job, w, k, query);
+    const ota_block_row row = ota_tangents_weigh(job, w, k, query);
     ota_complete_tangents(&job->base.parameters, &job->numbers, w->scores + at,
                           job->base.space->f[query], w->weights + at, plan->resolved.keys,
                           w->tangents + at);
@@ -209,14 +200,8 @@ bool ota_tangents_emit_lists(const ota_tangent_job *job, ota_tangent_worker *w, 
 /* dP of row k of a block. */
 static void move_row(const ota_tangent_job *job, ota_tangent_worker *w, const ota_block *b,
                      int64_t k) {
-    const ota_backward_space *space = job->base.space;
-    const int64_t query = b->first + k;
-    const bool steep = ota_backward_is_steep(&job->base);
-    double *u = b->slopes + k * b->stride;
-    for (int64_t j = 0; j < b->keys && steep; j++)
-        u[j] = ota_steep_advantage(space, job->base.plan->strategy.transposed, query, j, u[j]);
-    ota_block_apply_slopes(b, k, steep ? 0.0 : space->a[query], steep ? NULL : space->b,
-                           !space->bad[query], w->change + k * b->stride);
+    ota_block_apply_multipliers(b, k, &job->base, job->base.plan->strategy.transposed,
+                                w->change + k * b->stride);
 }
 
 void ota_tangents_emit(const ota_tangent_job *job, ota_tangent_worker *w, int64_t first,
@@ -233,18 +218,6 @@ void ota_tangents_emit(const ota_tangent_job *job, ota_tangent_worker *w, int64_
 
 /* ---- rows alone ------------------------------------------------------------------------------- */
 
-static void centre(const ota_block *b, int64_t k, ota_tangent_row *row, const bool *shut) {
-    row->sink_tangent -= ota_block_centre(b, k, shut, row->sink_slope, row->sink_tangent);
-}
-
-/* a_i; the pairs that are `shut` (NULL: none) do not answer. */
-static double multiplier(const ota_tangent_job *job, const ota_block *b, int64_t k,
-                         const ota_tangent_row *row, double moved, const bool *shut) {
-    double total = row->sink_slope, sum = row->sink_slope * row->sink_tangent;
-    ota_block_add_slopes(b, k, NULL, shut, &total, &sum);
-    return total > 0.0 ? (sum - job->base.parameters.tau * moved) / total : 0.0;
-}
-
 static void free_task(void *context, int64_t chunk, int worker) {
     const ota_tangent_job *job = context;
     const ota_resolved *r = &job->base.plan->resolved;
@@ -259,10 +232,9 @@ static void free_task(void *context, int64_t chunk, int worker) {
         ota_tangents_scores(job, w, at, rows);
         for (int64_t k = 0; k < rows; k++) {
             const int64_t i = at + k;
-            ota_tangent_row row = ota_tangents_solve(job, w, k, i);
+            ota_block_row row = ota_tangents_solve(job, w, k, i);
             const double moved = ota_tangents_of_row(job, i, row.sum, space->f[i], false);
-            centre(&b, k, &row, NULL);
-            space->a[i] = multiplier(job, &b, k, &row, moved, NULL);
+            space->a[i] = ota_block_multiplier(&b, k, &row, moved, NULL);
         }
         ota_tangents_emit(job, w, at, rows);
     }
@@ -316,12 +288,11 @@ static void online_row(ota_tangent_job *job, ota_tangent_worker *w, int64_t k, i
         shut[j] = closes || never;
         if (shut[j]) moved -= left[j];
     }
-    ota_tangent_row row = {.sum = mu};
+    ota_block_row row = {.sum = mu};
     ota_complete_tangents(&job->base.parameters, &job->numbers, s, f, p, m, w->tangents + at);
     ota_tangents_of_sink(job, f, found.sink, &row);
     const ota_block b = ota_tangents_block(job, w, query - k, k + 1);
-    centre(&b, k, &row, shut);
-    space->a[query] = multiplier(job, &b, k, &row, moved, shut);
+    space->a[query] = ota_block_multiplier(&b, k, &row, moved, shut);
     move_row(job, w, &b, k);
     for (int64_t j = 0; j < m && !space->bad[query]; j++) {
         if (shut[j]) change[j] = left[j];

@@ -17,19 +17,6 @@ static const ota_host_algebra *algebra_of(const ota_tangent_job *job) {
     return job->base.plan->strategy.algebra;
 }
 
-/* to[k][j] = from[j][k]; `rows`: as they are, or NULL. */
-static void load_transposed(const ota_tangent_job *job, const ota_array *from, double *to,
-                            double *rows) {
-    const ota_backward_job *base = &job->base;
-    const ota_resolved *r = &base->plan->resolved;
-    const int64_t stride = base->plan->strategy.padded_keys;
-    for (int64_t j = 0; j < r->keys; j++) {
-        double *row = rows == NULL ? job->space->workers[0].queries : rows + j * r->width;
-        algebra_of(job)->read_rows(from, base->batch, base->key_head, j, 1, row, r->width);
-        for (int64_t k = 0; k < r->width; k++) to[k * stride + j] = row[k];
-    }
-}
-
 static void load_values(const ota_tangent_job *job, const ota_array *from, double *to) {
     const ota_plan *plan = job->base.plan;
     const int64_t width = plan->values_width;
@@ -44,49 +31,29 @@ static void load_values(const ota_tangent_job *job, const ota_array *from, doubl
     }
 }
 
+static void read_keys(const ota_tangent_job *job, const ota_array *from, double *transposed,
+                      double *lines) {
+    const ota_backward_job *base = &job->base;
+    const ota_block_keys to = {transposed, job->space->workers[0].queries, lines,
+                               base->plan->strategy.padded_keys};
+    ota_block_read_keys(algebra_of(job), from, base->batch, base->key_head, base->resolved->keys,
+                        &to);
+}
+
 void ota_tangents_load(ota_tangent_job *job) {
     const ota_plan *plan = job->base.plan;
     const ota_resolved *r = &plan->resolved;
     ota_tangent_space *s = job->space;
     memset(s->nonfinite, 0, (size_t)plan->strategy.padded_keys * sizeof *s->nonfinite);
     if (!r->from_matrix && r->width > 0) {
-        load_transposed(job, &r->problem.keys, s->keys, s->key_rows);
+        read_keys(job, &r->problem.keys, s->keys, s->key_rows);
         if (ota_array_present(&job->tangents->keys))
-            load_transposed(job, &job->tangents->keys, s->key_tangents, s->key_row_tangents);
+            read_keys(job, &job->tangents->keys, s->key_tangents, s->key_row_tangents);
     }
     if (!ota_array_present(&job->tangents->out) || plan->values_width == 0) return;
     load_values(job, &job->base.arrays->values, s->values);
     if (ota_array_present(&job->tangents->values))
         load_values(job, &job->tangents->values, s->value_tangents);
-}
-
-/* Queries and their tangents of some rows. */
-static void load_queries(const ota_tangent_job *job, ota_tangent_worker *w, int64_t first,
-                         int64_t rows) {
-    const ota_backward_job *base = &job->base;
-    const ota_resolved *r = base->resolved;
-    const ota_array *const moved = &job->tangents->queries;
-    if (r->from_matrix || r->width == 0) return;
-    algebra_of(job)->read_rows(&r->problem.queries, base->batch, base->head, first, rows,
-                               w->queries, r->width);
-    if (ota_array_present(moved))
-        algebra_of(job)->read_rows(moved, base->batch, base->head, first, rows, w->query_tangents,
-                                   r->width);
-}
-
-/* Z. */
-static void form_products(const ota_tangent_job *job, ota_tangent_worker *w, int64_t first,
-                          int64_t rows) {
-    const ota_backward_job *base = &job->base;
-    const ota_resolved *r = base->resolved;
-    const ota_block b = ota_tangents_block(job, w, first, rows);
-    if (r->from_matrix) {
-        algebra_of(job)->read_rows(&r->problem.scores, base->batch, base->head, first, rows,
-                                   w->scores, b.stride);
-        return;
-    }
-    memset(w->scores, 0, (size_t)(rows * b.stride) * sizeof(double));
-    if (r->width > 0) ota_block_add_products(&b, w->queries, job->space->keys, b.stride, w->scores);
 }
 
 /* dZ without the inner term. */
@@ -135,12 +102,17 @@ static void follow_row(const ota_tangent_job *job, ota_tangent_worker *w, int64_
     for (int64_t j = 0; j < r->keys; j++) tangents[j] += w->line[j];
 }
 
-/* Z -> S of rows whose products stand in `scores`. */
-static void finish_scores(const ota_tangent_job *job, const ota_tangent_worker *w, int64_t first,
-                          int64_t rows) {
-    const ota_block b = ota_tangents_block(job, w, first, rows);
+void ota_tangents_scores_alone(const ota_tangent_job *job, ota_tangent_worker *w, int64_t first,
+                               int64_t rows) {
+    ota_block b = ota_tangents_block(job, w, first, rows);
+    const ota_array *const moved = &job->tangents->queries;
+    /* Nobody else asks for Z. */
+    b.raw = ota_block_softcap_of(&b, 0).softcap != NULL ? w->change : NULL;
     const bool wide = ota_ladder_ends_f64(job->base.plan->strategy.ladder);
-    ota_block_finish_scores(&b);
+    if (ota_array_present(moved))
+        algebra_of(job)->read_rows(moved, b.batch, b.head, first, rows, w->query_tangents,
+                                   b.problem->width);
+    ota_block_form_scores(&b, w->queries, job->space->keys, b.stride);
     for (int64_t k = 0; k < rows; k++) {
         double *s = b.scores + k * b.stride;
         for (int64_t j = b.keys; j < b.stride; j++) s[j] = -INFINITY;
@@ -154,19 +126,10 @@ static void finish_scores(const ota_tangent_job *job, const ota_tangent_worker *
 void ota_tangents_scores(const ota_tangent_job *job, ota_tangent_worker *w, int64_t first,
                          int64_t rows) {
     const int64_t stride = job->base.plan->strategy.padded_keys;
-    load_queries(job, w, first, rows);
-    form_products(job, w, first, rows);
+    ota_tangents_scores_alone(job, w, first, rows);
     move_products(job, w, first, rows);
     for (int64_t k = 0; k < rows; k++)
-        follow_row(job, w, first + k, w->scores + k * stride, w->tangents + k * stride);
-    finish_scores(job, w, first, rows);
-}
-
-void ota_tangents_scores_alone(const ota_tangent_job *job, ota_tangent_worker *w, int64_t first,
-                               int64_t rows) {
-    load_queries(job, w, first, rows);
-    form_products(job, w, first, rows);
-    finish_scores(job, w, first, rows);
+        follow_row(job, w, first + k, w->change + k * stride, w->tangents + k * stride);
 }
 
 static double dot(const double *x, const double *y, int64_t count) {

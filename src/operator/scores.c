@@ -7,7 +7,6 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "backend/blocks/blocks.h"
 #include "masks/masks.h"
@@ -28,15 +27,6 @@ typedef struct score_job {
 
 static int64_t worker_doubles(const score_job *j) {
     return OTA_SCORE_ROWS * (j->stride + j->resolved.width);
-}
-
-static void transpose_keys(const score_job *j, double *row) {
-    const ota_resolved *r = &j->resolved;
-    for (int64_t k = 0; k < j->keys; k++) {
-        j->plan->strategy.algebra->read_rows(
-            &r->problem.keys, j->batch, j->head / (r->heads / r->key_heads), k, 1, row, r->width);
-        for (int64_t c = 0; c < r->width; c++) j->transposed[c * j->stride + k] = row[c];
-    }
 }
 
 /* The keys that any of the rows may see. */
@@ -65,27 +55,17 @@ static void score_rows(void *context, int64_t index, int worker) {
     int64_t begin, end;
     if (ota_interrupted(&r->settings) != OTA_OK) return;
     see_keys(j, first, rows, &begin, &end);
-    ota_block b = {.problem = r,
-                   .algebra = algebra,
-                   .batch = j->batch,
-                   .head = j->head,
-                   .first = first,
-                   .rows = rows,
-                   .key = begin,
-                   .keys = end - begin,
-                   .stride = j->stride,
-                   .scores = scores + begin};
-    if (r->from_matrix) {
-        algebra->read_rows(&r->problem.scores, j->batch, j->head, first, rows, scores, j->stride);
-    } else {
-        memset(scores, 0, (size_t)(rows * j->stride) * sizeof *scores);
-        if (r->width > 0 && end > begin) {
-            algebra->read_rows(&r->problem.queries, j->batch, j->head, first, rows, queries,
-                               r->width);
-            ota_block_add_products(&b, queries, j->transposed + begin, j->stride, b.scores);
-        }
-    }
-    if (end > begin) ota_block_finish_scores(&b);
+    const ota_block b = {.problem = r,
+                         .algebra = algebra,
+                         .batch = j->batch,
+                         .head = j->head,
+                         .first = first,
+                         .rows = rows,
+                         .key = begin,
+                         .keys = end - begin,
+                         .stride = j->stride,
+                         .scores = scores + begin};
+    if (end > begin) ota_block_form_scores(&b, queries, j->transposed + begin, j->stride);
     for (int64_t k = 0; k < rows; k++) {
         double *s = scores + k * j->stride;
         for (int64_t c = 0; c < begin; c++) s[c] = -INFINITY;
@@ -148,7 +128,10 @@ ota_status ota_plan_scores(const ota_plan *plan, int64_t batch, int64_t head, in
         return ota_fail(error, OTA_ENOMEM, "scores", "ask for fewer threads",
                         "no memory is left for scores of %" PRId64 " keys", j.resolved.keys);
     j.workers = j.transposed + (products ? j.resolved.width * j.stride : 0);
-    if (products) transpose_keys(&j, j.workers);
+    if (products)
+        ota_block_read_keys(plan->strategy.algebra, &j.resolved.problem.keys, batch,
+                            head / (j.resolved.heads / j.resolved.key_heads), j.keys,
+                            &(ota_block_keys){j.transposed, j.workers, NULL, j.stride});
     ota_parallel(plan->pool, ota_int_ceil_div(scores->size[2], OTA_SCORE_ROWS), score_rows, &j);
     free(j.transposed);
     const ota_status status = ota_interrupted(&plan->resolved.settings);

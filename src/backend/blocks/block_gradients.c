@@ -4,7 +4,6 @@
 
 #include <string.h>
 
-#include "backend/gradient.h"
 #include "regularisers/tsallis.h"
 #include "terms/terms.h"
 
@@ -22,16 +21,7 @@ void ota_block_form_upstream(const ota_block *b, const double *out_grad, int64_t
     for (int64_t k = 0; k < b->rows; k++) ota_block_drop(b, k, b->slopes + k * b->stride);
 }
 
-/* Slopes of pairs [first, first + count) of row k, CHUNK at most. */
-enum { CHUNK = 64 };
-static void find_slopes(const ota_block *b, int64_t k, int64_t first, int64_t count, double *w) {
-    const bool are_weights =
-        b->rule.custom == NULL && !b->rule.regulariser->tsallis && !b->rule.regulariser->capped;
-    if (are_weights)
-        memcpy(w, b->weights + k * b->stride + first, (size_t)count * sizeof *w);
-    else
-        for (int64_t j = 0; j < count; j++) w[j] = ota_block_slope(b, k, first + j);
-}
+enum { CHUNK = 64 }; /* slopes at a time */
 
 void ota_block_add_slopes(const ota_block *b, int64_t k, const double *beside, const bool *shut,
                           double *total, double *sum) {
@@ -39,7 +29,7 @@ void ota_block_add_slopes(const ota_block *b, int64_t k, const double *beside, c
     double w[CHUNK];
     for (int64_t first = 0; first < b->keys; first += CHUNK) {
         const int64_t end = ota_int_min(first + CHUNK, b->keys);
-        find_slopes(b, k, first, end - first, w);
+        ota_block_find_slopes(b, k, first, end - first, w);
         for (int64_t j = first; j < end; j++) {
             const double slope = w[j - first];
             if (!(slope > 0.0) || (shut != NULL && shut[j])) continue;
@@ -72,6 +62,15 @@ double ota_block_centre(const ota_block *b, int64_t k, const bool *shut, double 
     return middle;
 }
 
+double ota_block_multiplier(const ota_block *b, int64_t k, ota_block_row *row, double moved,
+                            const bool *shut) {
+    row->middle = ota_block_centre(b, k, shut, row->sink_slope, row->sink_u);
+    row->sink_u -= row->middle;
+    double total = row->sink_slope, sum = row->sink_slope * row->sink_u;
+    ota_block_add_slopes(b, k, NULL, shut, &total, &sum);
+    return total > 0.0 ? (sum - b->rule.tau * moved) / total : 0.0;
+}
+
 void ota_block_add_key_sums(const ota_block *b, const double *a, int64_t first,
                             const ota_block_key_sums *to) {
     double w[CHUNK];
@@ -80,7 +79,7 @@ void ota_block_add_key_sums(const ota_block *b, const double *a, int64_t first,
         for (int64_t begin = 0; begin < b->keys; begin += CHUNK) {
             const int64_t count = ota_int_min(CHUNK, b->keys - begin), key = first + begin;
             const double *u = b->slopes + at * b->stride + begin;
-            find_slopes(b, at, begin, count, w);
+            ota_block_find_slopes(b, at, begin, count, w);
             for (int64_t j = 0; j < count && to->moved != NULL; j++) {
                 const double moved = w[j] * (u[j] - mean);
                 to->moved[key + j] += w[j] > 0.0 ? moved : 0.0;
@@ -114,7 +113,7 @@ void ota_block_apply_slopes(const ota_block *b, int64_t k, double a, const doubl
     }
     for (int64_t begin = 0; begin < b->keys; begin += CHUNK) {
         const int64_t count = ota_int_min(CHUNK, b->keys - begin);
-        find_slopes(b, k, begin, count, w);
+        ota_block_find_slopes(b, k, begin, count, w);
         for (int64_t j = 0; j < count; j++) {
             const double other = beside != NULL ? beside[begin + j] : 0.0,
                          moved = w[j] * rate * (u[begin + j] - a - other);

@@ -1,6 +1,8 @@
 /* Scores of a block (blocks.h): products of rows of queries and keys, then terms and masks of the problem. */
 #include "blocks.h"
 
+#include <string.h>
+
 #include "masks/masks.h"
 #include "terms/terms.h"
 
@@ -11,7 +13,18 @@ void ota_block_add_products(const ota_block *b, const double *queries, const dou
     b->algebra->apply(queries, keys, &sizes, to);
 }
 
-void ota_block_finish_scores(const ota_block *b) {
+void ota_block_read_keys(const ota_host_algebra *algebra, const ota_array *from, int64_t batch,
+                         int64_t head, int64_t count, const ota_block_keys *to) {
+    const int64_t width = from->size[3];
+    for (int64_t j = 0; j < count; j++) {
+        double *row = to->lines != NULL ? to->lines + j * width : to->row;
+        algebra->read_rows(from, batch, head, j, 1, row, width);
+        for (int64_t w = 0; w < width; w++) to->transposed[w * to->stride + j] = row[w];
+    }
+}
+
+/* `scores` from raw products to S. */
+static void finish_scores(const ota_block *b) {
     for (int64_t k = 0; k < b->rows; k++) {
         double *s = b->scores + k * b->stride;
         int64_t begin, end;
@@ -25,6 +38,25 @@ void ota_block_finish_scores(const ota_block *b) {
             b->algebra->row_scores(b->problem, b->batch, b->head, b->first + k, b->key + begin,
                                    b->key + end, s + begin);
     }
+}
+
+void ota_block_form_scores(const ota_block *b, double *queries, const double *keys, int64_t ldk) {
+    const ota_problem *p = &b->problem->problem;
+    const size_t line = (size_t)b->keys * sizeof(double);
+    if (b->problem->from_matrix) {
+        b->algebra->read_rows(&p->scores, b->batch, b->head, b->first, b->rows, b->scores - b->key,
+                              b->stride);
+    } else {
+        for (int64_t k = 0; k < b->rows; k++) memset(b->scores + k * b->stride, 0, line);
+        if (b->problem->width > 0) {
+            b->algebra->read_rows(&p->queries, b->batch, b->head, b->first, b->rows, queries,
+                                  b->problem->width);
+            ota_block_add_products(b, queries, keys, ldk, b->scores);
+        }
+    }
+    for (int64_t k = 0; k < b->rows && b->raw != NULL; k++)
+        memcpy(b->raw + k * b->stride, b->scores + k * b->stride, line);
+    finish_scores(b);
 }
 
 double ota_block_masked(const ota_block *of, int64_t query, int64_t first, const double *p) {

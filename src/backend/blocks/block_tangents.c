@@ -75,10 +75,11 @@ void ota_tangents_of_terms(const ota_tangent_row_keys *row, const double *z, dou
 
 /* ---- numbers of a head ---------------------------------------------------------------------------- */
 
+static bool is_moved(double x) { return x < 0.0 || x > 0.0; }
+
 double ota_number_tangent(const ota_row_parameters *rule, const ota_number_tangents *moves,
                           double s, double f, double p) {
-    const bool cools = moves->temperature < 0.0 || moves->temperature > 0.0;
-    const bool order_moves = moves->order < 0.0 || moves->order > 0.0;
+    const bool cools = is_moved(moves->temperature), order_moves = is_moved(moves->order);
     if (!cools && !order_moves) return 0.0;
     if (rule->custom != NULL) return -ota_custom_argument(s, f, rule->tau) * moves->temperature;
     const double moved =
@@ -88,7 +89,10 @@ double ota_number_tangent(const ota_row_parameters *rule, const ota_number_tange
 
 void ota_complete_tangents(const ota_row_parameters *rule, const ota_number_tangents *moves,
                            const double *s, double f, const double *p, int64_t count, double *u) {
-    for (int64_t j = 0; j < count; j++) {
+    const bool moved = is_moved(moves->temperature) || is_moved(moves->order);
+    /* As if 0 were added: -0 becomes 0. */
+    for (int64_t j = 0; j < count && !moved; j++) u[j] += 0.0;
+    for (int64_t j = 0; j < count && moved; j++) {
         if (p[j] > 0.0) u[j] += ota_number_tangent(rule, moves, s[j], f, p[j]);
     }
 }

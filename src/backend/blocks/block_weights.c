@@ -1,6 +1,9 @@
 /* Weights of a block (blocks.h) at given potentials, their slopes, and what searches for potentials ask of its rows. */
 #include "blocks.h"
 
+#include <string.h>
+
+#include "backend/edge.h"
 #include "regularisers/tsallis.h"
 
 double ota_pair_slope(const ota_row_parameters *rule, double s, double f, double p, double cap) {
@@ -11,6 +14,15 @@ double ota_pair_slope(const ota_row_parameters *rule, double s, double f, double
     if (rule->order >= 2.0 && rule->order <= 2.0) return 1.0;
     if (rule->order >= 1.5 && rule->order <= 1.5) return sqrt(p);
     return ota_tsallis_slope(p, rule->order);
+}
+
+void ota_block_find_slopes(const ota_block *b, int64_t k, int64_t first, int64_t count, double *w) {
+    const bool are_weights =
+        b->rule.custom == NULL && !b->rule.regulariser->tsallis && !b->rule.regulariser->capped;
+    if (are_weights)
+        memmove(w, b->weights + k * b->stride + first, (size_t)count * sizeof *w);
+    else
+        for (int64_t j = 0; j < count; j++) w[j] = ota_block_slope(b, k, first + j);
 }
 
 double ota_sink_weight(const ota_row_parameters *rule, const ota_host_algebra *algebra,
@@ -26,15 +38,27 @@ double ota_sink_weight(const ota_row_parameters *rule, const ota_host_algebra *a
     return weight;
 }
 
-void ota_block_weigh(const ota_block *b) {
+void ota_block_solve(const ota_block *b, int64_t k, double mass, ota_row_found *found) {
     ota_row_parameters rule = b->rule;
-    for (int64_t k = 0; k < b->rows; k++) {
-        ota_row_found found;
-        rule.line = b->first + k;
-        if (b->edges != NULL) rule.edge = b->edges[k];
-        b->algebra->row_weights(&rule, b->scores + k * b->stride, b->g, b->keys, b->f[k],
-                                b->weights + k * b->stride, &found);
-    }
+    rule.line = b->first + k;
+    b->algebra->row_solve(&rule, b->scores + k * b->stride, b->g, b->keys, mass,
+                          b->weights + k * b->stride, found);
+}
+
+void ota_block_weigh_row(const ota_block *b, int64_t k, ota_row_found *found) {
+    const double *s = b->scores + k * b->stride;
+    double *weights = b->weights + k * b->stride;
+    ota_row_parameters rule = b->rule;
+    rule.line = b->first + k;
+    if (b->edges != NULL) rule.edge = b->edges[k];
+    b->algebra->row_weights(&rule, s, b->g, b->keys, b->f[k], weights, found);
+    if (b->key_edges != NULL)
+        found->mass = ota_weigh_beside_keys(&rule, b->key_edges, s, b->f[k], b->keys, weights);
+}
+
+void ota_block_weigh(const ota_block *b) {
+    ota_row_found found;
+    for (int64_t k = 0; k < b->rows; k++) ota_block_weigh_row(b, k, &found);
 }
 
 /* ---- searches ------------------------------------------------------------------------------------- */

@@ -70,9 +70,6 @@ void ota_plain_scores(const ota_plain_device *device, int64_t batch, int64_t hea
 /* The same from raw products; row[0] belongs to key `begin`. */
 void ota_plain_row_scores(const ota_resolved *r, int64_t batch, int64_t head, int64_t query,
                           int64_t begin, int64_t end, double *row);
-/* scale (raw + inside): what a softcap is of. */
-double ota_plain_product(const ota_resolved *r, int64_t batch, int64_t head, int64_t query,
-                         int64_t key);
 /* Weights p of mass mu from scores s and column potentials h (NULL: 0); p may be s. */
 void ota_plain_row_solve(const ota_row_parameters *row, const double *s, const double *h,
                          int64_t count, double mu, double *p, ota_row_found *found);

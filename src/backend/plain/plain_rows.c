@@ -49,10 +49,6 @@ static double scaled(const ota_resolved *r, int64_t h, int64_t difference, doubl
     return s * r->scale;
 }
 
-double ota_plain_product(const ota_resolved *r, int64_t b, int64_t h, int64_t i, int64_t j) {
-    return scaled(r, h, ota_row_number(r, i) - j + r->keys - 1, raw_score(r, b, h, i, j));
-}
-
 /* Terms and supports of an allowed pair. */
 static double score(const ota_resolved *r, int64_t b, int64_t h, int64_t i, int64_t j, double raw) {
     const int64_t difference = ota_row_number(r, i) - j + r->keys - 1,

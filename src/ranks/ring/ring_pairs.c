@@ -91,16 +91,10 @@ static void load_keys(const ota_ring_device *ring, int64_t count) {
     const ota_ring_pairs *p = ring->pairs;
     const int64_t width = ring->resolved->width;
     const ota_array keys = ota_array_of(ring->block.keys, ring->type, 1, 1, ring->room, width);
-    double *rows = p->workers[0].queries;
-    for (int64_t j = 0; j < count; j++) {
-        if (j % OTA_RING_ROWS == 0)
-            ring->plans.forward->strategy.algebra->read_rows(
-                &keys, 0, 0, j, ota_int_min(OTA_RING_ROWS, count - j), rows, width);
-        const double *row = rows + j % OTA_RING_ROWS * width;
-        for (int64_t w = 0; w < width; w++) p->piece.keys[w * p->stride + j] = row[w];
-        for (int64_t w = 0; w < width && p->piece.lines != NULL; w++)
-            p->piece.lines[j * width + w] = finite_or_0(row[w]);
-    }
+    const ota_block_keys to = {p->piece.keys, p->workers[0].queries, p->piece.lines, p->stride};
+    ota_block_read_keys(ring->plans.forward->strategy.algebra, &keys, 0, 0, count, &to);
+    for (int64_t j = 0; j < count * width && p->piece.lines != NULL; j++)
+        p->piece.lines[j] = finite_or_0(p->piece.lines[j]);
 }
 
 static void load_values(const ota_ring_device *ring, int64_t count) {
@@ -159,20 +153,6 @@ static void lower_scores(const ota_ring_block *b) {
         if (!(fabs(p->size[row]) > 0.0)) continue;
         for (int64_t j = 0; j < b->in.keys; j++) s[j] -= p->size[row];
     }
-}
-
-static void form_scores(const ota_ring_block *b) {
-    const ota_block *in = &b->in;
-    const size_t line = (size_t)in->keys * sizeof(double);
-    in->algebra->read_rows(&in->problem->problem.queries, 0, in->head, in->first, in->rows,
-                           b->w->queries, in->problem->width);
-    for (int64_t k = 0; k < in->rows; k++) memset(in->scores + k * in->stride, 0, line);
-    ota_block_add_products(in, b->w->queries, b->ring->pairs->piece.keys + in->key, in->stride,
-                           in->scores);
-    for (int64_t k = 0; k < in->rows && in->raw != NULL; k++)
-        memcpy(in->raw + k * in->stride, in->scores + k * in->stride, line);
-    ota_block_finish_scores(in);
-    lower_scores(b);
 }
 
 typedef struct pairs_job {
@@ -244,7 +224,10 @@ static void visit_rows(const pairs_job *job, int64_t strip, int64_t side) {
     ota_ring_block b = block_of(job, strip, side);
     if (ends(job->ring)) return;
     set_keys(&b, 0, job->piece->count);
-    if (job->forms_scores) form_scores(&b);
+    if (job->forms_scores) {
+        ota_block_form_scores(&b.in, b.w->queries, job->ring->pairs->piece.keys, b.in.stride);
+        lower_scores(&b);
+    }
     if (job->form != NULL) job->form(&b, job->context);
     if (job->rows != NULL) job->rows(&b, job->context);
 }

@@ -84,12 +84,12 @@ static void form(const ota_ring_block *b, void *context) {
 }
 
 /* The sink's w and U. */
-static ota_tangent_row sink_of(const motion *m, int64_t k) {
+static ota_block_row sink_of(const motion *m, int64_t k) {
     const ota_ring_device *ring = m->plan->device;
     const ota_tangent_job job = job_of(m, k / ring->resolved->queries);
     ota_row_parameters rule;
     const double weight = ota_ring_sink_of(ring, k, &rule);
-    ota_tangent_row row;
+    ota_block_row row;
     ota_tangents_of_sink(&job, ring->pairs->f[k], weight, &row);
     return row;
 }
@@ -100,17 +100,17 @@ static double rest_of_row(const motion *m, int64_t k, double *slope) {
     const int64_t queries = ring->resolved->queries;
     const ota_tangent_job job = job_of(m, k / queries);
     const double f = ring->pairs->f[k];
-    const ota_tangent_row row = sink_of(m, k);
+    const ota_block_row row = sink_of(m, k);
     *slope = row.sink_slope;
-    return row.sink_slope * (row.sink_tangent - ota_ring_middle(ring, k)) -
+    return row.sink_slope * (row.sink_u - ota_ring_middle(ring, k)) -
            job.base.parameters.tau *
                (ota_tangents_of_row(&job, k % queries, f > -INFINITY ? 1.0 : 0.0, f, true) -
                 ring->backward.limits->by_keys[k]);
 }
 
 static void begin_centre(const motion *m, int64_t k) {
-    const ota_tangent_row row = sink_of(m, k);
-    ota_ring_begin_centre(m->plan->device, k, row.sink_slope, row.sink_tangent);
+    const ota_block_row row = sink_of(m, k);
+    ota_ring_begin_centre(m->plan->device, k, row.sink_slope, row.sink_u);
 }
 
 /* Measures U of a block's row, and what was summed up before, from that of the row's steepest weight. */
