@@ -28,8 +28,9 @@ struct ota_assigner {
     needs has;
     ota_assign_worker *workers;
     int threads;
-    int64_t *places; /* [3][count] where outputs of a ragged batch begin */
-    int64_t room;    /* the largest count that places have had */
+    int64_t *places;       /* [3][count] where outputs of a ragged batch begin */
+    int64_t room;          /* the largest count that places have had */
+    ota_settings settings; /* of the call that runs, for the watch */
 };
 
 /* ---- the assigner --------------------------------------------------------------------------- */
@@ -132,7 +133,6 @@ static ota_status make_room(ota_assigner *assigner, const needs *wants, ota_erro
 typedef struct job {
     ota_assigner *assigner;
     const ota_assignments *batch;
-    ota_settings settings; /* for the watch */
     double limit;
     int64_t chunk;
     const int64_t *places; /* of a ragged batch, or NULL */
@@ -288,7 +288,7 @@ static void write_prices(const job *work, int64_t p, const ota_cost_view *view,
 static ota_status solve_problem(const job *work, ota_assign_worker *w, int64_t p) {
     const ota_assignments *batch = work->batch;
     const ota_cost_view view = ota_assignments_view(work->batch, p);
-    const ota_watch watch = ota_watch_of(&work->settings);
+    const ota_watch watch = ota_watch_of(&work->assigner->settings);
     const int64_t n = ota_int_min(view.rows, view.columns);
     const ota_batch_kernels kernels = work->assigner->kernels;
     ota_assign_answer found = {
@@ -329,7 +329,7 @@ static void solve_chunk(void *context, int64_t index, int number) {
     ota_assign_worker *w = &work->assigner->workers[number];
     const int64_t first = index * work->chunk;
     const int64_t end = ota_int_min(first + work->chunk, work->batch->count);
-    ota_watch watch = ota_watch_of(&work->settings);
+    ota_watch watch = ota_watch_of(&work->assigner->settings);
     for (int64_t p = first; p < end; p++) {
         if (w->stopped == OTA_OK)
             w->stopped = ota_watch_spend(&watch, 16 + ota_assignments_rows(work->batch, p) *
@@ -366,8 +366,9 @@ ota_status ota_assign(ota_assigner *assigner, const ota_assignments *batch, ota_
         return ota_fail(error, OTA_EINVAL, "batch", "give the problems", "batch is NULL");
     job work = {.assigner = assigner,
                 .batch = &own,
-                .settings = {.calls.cancel = own.cancel, .limits.deadline_ns = own.deadline_ns},
                 .limit = own.limited ? own.cost_limit : (double)INFINITY};
+    assigner->settings.calls.cancel = own.cancel;
+    assigner->settings.limits.deadline_ns = own.deadline_ns;
     TRY(prepare(&work, error));
     work.chunk = own.count / ((int64_t)assigner->threads * CHUNKS_A_THREAD);
     work.chunk = ota_int_max(1, ota_int_min(work.chunk, CHUNK_MOST));

@@ -6,6 +6,7 @@
 #ifndef OTA_BATCH_ASSIGNMENT_H
 #define OTA_BATCH_ASSIGNMENT_H
 
+#include <math.h>
 #include <stdbool.h>
 
 #include "base/base.h"
@@ -28,9 +29,27 @@ static inline double ota_cost_of(const ota_cost_view *view, int64_t i, int64_t j
 /* What every call that takes a batch of matrices checks: its layout, sizes and limit; EINVAL, EALIGN, EOVERFLOW. */
 ota_status ota_assignments_check(const ota_assignments *batch, ota_error *error);
 
-int64_t ota_assignments_rows(const ota_assignments *batch, int64_t p);
-int64_t ota_assignments_columns(const ota_assignments *batch, int64_t p);
-ota_cost_view ota_assignments_view(const ota_assignments *batch, int64_t p);
+static inline int64_t ota_assignments_rows(const ota_assignments *batch, int64_t p) {
+    return batch->rows_of != NULL ? batch->rows_of[p] : batch->rows;
+}
+
+static inline int64_t ota_assignments_columns(const ota_assignments *batch, int64_t p) {
+    return batch->columns_of != NULL ? batch->columns_of[p] : batch->columns;
+}
+
+static inline ota_cost_view ota_assignments_view(const ota_assignments *batch, int64_t p) {
+    const bool ragged = batch->offsets != NULL;
+    const int64_t first = ragged ? batch->offsets[p] : p * batch->problem_stride;
+    return (ota_cost_view){.costs = (const char *)batch->costs +
+                                    first * (int64_t)ota_type_bytes(batch->type),
+                           .type = batch->type,
+                           .rows = ota_assignments_rows(batch, p),
+                           .columns = ota_assignments_columns(batch, p),
+                           .row_stride = ragged ? batch->columns_of[p] : batch->row_stride,
+                           .column_stride = ragged ? 1 : batch->column_stride,
+                           .sign = batch->maximize ? -1.0 : 1.0,
+                           .limit = batch->limited ? batch->cost_limit : (double)INFINITY};
+}
 
 /* Where problem p's outputs begin. */
 typedef struct ota_assignments_place {
@@ -39,8 +58,14 @@ typedef struct ota_assignments_place {
 
 /* Places of a ragged batch, [3][count]: first of rows, of columns, of pairs; one of equal problems needs none (NULL). */
 void ota_assignments_lay_out(const ota_assignments *batch, int64_t *places);
-ota_assignments_place ota_assignments_place_of(const ota_assignments *batch, const int64_t *places,
-                                               int64_t p);
+static inline ota_assignments_place ota_assignments_place_of(const ota_assignments *batch,
+                                                             const int64_t *places, int64_t p) {
+    if (places == NULL)
+        return (ota_assignments_place){p * batch->rows, p * batch->columns,
+                                       p * ota_int_min(batch->rows, batch->columns)};
+    return (ota_assignments_place){places[p], places[batch->count + p],
+                                   places[2 * batch->count + p]};
+}
 
 /* One problem, which writes its outputs, those of a failure too. */
 typedef ota_status ota_assignments_solve(const void *context, int64_t p,

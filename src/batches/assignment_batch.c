@@ -11,28 +11,6 @@
 /* Pairs times work that are worth threads, which take some 50 us to start. */
 static const double WORTH_THREADS = 1 << 21;
 
-int64_t ota_assignments_rows(const ota_assignments *batch, int64_t p) {
-    return batch->rows_of != NULL ? batch->rows_of[p] : batch->rows;
-}
-
-int64_t ota_assignments_columns(const ota_assignments *batch, int64_t p) {
-    return batch->columns_of != NULL ? batch->columns_of[p] : batch->columns;
-}
-
-ota_cost_view ota_assignments_view(const ota_assignments *batch, int64_t p) {
-    const bool ragged = batch->offsets != NULL;
-    const int64_t first = ragged ? batch->offsets[p] : p * batch->problem_stride;
-    return (ota_cost_view){.costs = (const char *)batch->costs +
-                                    first * (int64_t)ota_type_bytes(batch->type),
-                           .type = batch->type,
-                           .rows = ota_assignments_rows(batch, p),
-                           .columns = ota_assignments_columns(batch, p),
-                           .row_stride = ragged ? batch->columns_of[p] : batch->row_stride,
-                           .column_stride = ragged ? 1 : batch->column_stride,
-                           .sign = batch->maximize ? -1.0 : 1.0,
-                           .limit = batch->limited ? batch->cost_limit : (double)INFINITY};
-}
-
 /* ---- checks --------------------------------------------------------------------------------- */
 
 static ota_status check_shape(const ota_assignments *batch, int64_t p, ota_error *error) {
@@ -98,15 +76,6 @@ void ota_assignments_lay_out(const ota_assignments *batch, int64_t *places) {
         next.row += batch->rows_of[p], next.column += batch->columns_of[p];
         next.pair += ota_int_min(batch->rows_of[p], batch->columns_of[p]);
     }
-}
-
-ota_assignments_place ota_assignments_place_of(const ota_assignments *batch, const int64_t *places,
-                                               int64_t p) {
-    if (places == NULL)
-        return (ota_assignments_place){p * batch->rows, p * batch->columns,
-                                       p * ota_int_min(batch->rows, batch->columns)};
-    return (ota_assignments_place){places[p], places[batch->count + p],
-                                   places[2 * batch->count + p]};
 }
 
 /* ---- one problem after another, or many at once --------------------------------------------- */
