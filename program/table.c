@@ -445,7 +445,7 @@ const cli_flag cli_flags[] = {
     FLAG(choice, "masked", bench.masked, BENCH, METHOD,
          "with a mask: a fifth of the keys hidden by flags or by a length, numbers added, "
          "-1e9 added to all but an eighth of the pairs, or j <= i",
-         "MASK", .choices = "padding lengths numbers far causal", .standard = "none"),
+         "MASK", .choices = "padding lengths numbers far causal", .standard = "no mask"),
     FLAG(natural, "repeat", bench.repeat, BENCH, METHOD,
          "timings per row, of which the fastest counts", "N", .standard = "5"),
 

@@ -68,7 +68,7 @@ void cli_faults_print(const verification *v) {
         const bool *noticed = v->fault_noticed + (ptrdiff_t)(fault - 1) * v->count;
         int ids = 0;
         for (int k = 0; k < v->count; k++) ids += first_of_id(v, noticed, k);
-        (void)printf("%s\n  %d ids:", ota_fault_text(fault), ids);
+        (void)printf("%s\n  %d id%s:", ota_fault_text(fault), ids, cli_s(ids));
         for (int k = 0; k < v->count; k++) {
             if (first_of_id(v, noticed, k)) (void)printf(" %s", v->outcomes[k].check->id);
         }

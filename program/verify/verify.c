@@ -335,16 +335,18 @@ static void print_table(const verification *v) {
                  "claim");
     const shown of = print_rows(v, false);
     if (of.checks > 0)
-        (void)printf("%d ids: %d right; %d checks in %.2f s\n", cli_ids_of(v, false),
-                     ids_right(v, false), of.checks, v->seconds);
+        (void)printf("%d id%s: %d right; %d check%s in %.2f s\n", cli_ids_of(v, false),
+                     cli_s(cli_ids_of(v, false)), ids_right(v, false), of.checks, cli_s(of.checks),
+                     v->seconds);
     if (of.printed > 0)
         (void)printf("* as expected: %d of %d printed forms shown do not hold\n", of.refuted,
                      of.printed);
     if (cli_ids_of(v, true) == 0) return;
     if (of.checks > 0) (void)printf("\nbeyond the requirements\n");
     const shown beyond = print_rows(v, true);
-    (void)printf("%d extensions: %d right; %d checks\n", cli_ids_of(v, true), ids_right(v, true),
-                 beyond.checks);
+    (void)printf("%d extension%s: %d right; %d check%s\n", cli_ids_of(v, true),
+                 cli_s(cli_ids_of(v, true)), ids_right(v, true), beyond.checks,
+                 cli_s(beyond.checks));
 }
 
 /* Prints the result; a claim that came out wrong makes the command fail with it. */

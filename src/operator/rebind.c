@@ -75,6 +75,8 @@ ota_status ota_plan_takes(const ota_plan *plan, ota_resolved *next, ota_error *e
 
 ota_status ota_plan_rebind(ota_plan *plan, const ota_problem *problem, ota_error *error) {
     ota_resolved next;
+    if (plan == NULL)
+        return ota_fail(error, OTA_EINVAL, "plan", "create one first", "plan is NULL");
     if (plan->driver != NULL) return plan->driver->rebind(plan, problem, error);
     TRY(ota_resolve_next(problem, &plan->resolved.settings, NULL, &next, error));
     TRY(ota_plan_takes(plan, &next, error));

@@ -432,6 +432,8 @@ static void missing_structs(void **unused) {
     assert_int_equal(ota_plan_create(&plan, &t->problem, -1, NULL, &t->error), OTA_EINVAL);
     assert_null(plan);
     assert_int_equal(ota_forward(NULL, &t->arrays, NULL, &t->error), OTA_EINVAL);
+    assert_int_equal(ota_plan_rebind(NULL, &t->problem, &t->error), OTA_EINVAL);
+    assert_string_equal(t->error.message, "plan is NULL");
     assert_int_equal(ota_check(&t->problem, NULL, NULL), OTA_OK);
     ota_plan_free(NULL);
     assert_null(ota_kernel_name(-1));
