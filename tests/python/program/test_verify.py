@@ -131,14 +131,14 @@ def test_the_table_is_readable(tmp_path: Path) -> None:
     assert lines[0].split() == ["id", "form", "value", "bound", "result", "claim"]
     assert [line.split()[1] for line in lines[1:4]] == ["corrected", "corrected", "printed"]
     assert "fails*" in lines[3] and "(E2)" in lines[3]
-    assert lines[-2].startswith("1 ids: 1 right; 3 checks in")
+    assert lines[-2].startswith("1 id: 1 right; 3 checks in")
 
 
 def test_extensions_stand_below_the_table(tmp_path: Path) -> None:
     both = run(tmp_path, "verify", "--only", "*-04").stdout.decode()
     above, below = both.split("\nbeyond the requirements\n")
     assert "CETA-04" in above and "CAP-04" not in above
-    assert below.splitlines()[-1] == "1 extensions: 1 right; 1 checks"
+    assert below.splitlines()[-1] == "1 extension: 1 right; 1 check"
     alone = run(tmp_path, "verify", "--only", "CAP-04").stdout.decode().splitlines()
     assert len(alone) == 3 and alone[1].startswith("CAP-04")
     assert answer(tmp_path, "verify", "--only", "CAP-04")["ids"] == 0
