@@ -177,9 +177,10 @@ def _negative(lse: Tensor) -> Tensor:
 
 
 def _over_sums(inside: Tensor) -> Tensor:
-    """1 over rows' sums of which these are the logarithms, 0 where there is nothing to sum.
+    """1 over rows' sums, given their logarithms; 0 where there is nothing to sum.
 
-    What a sink leaves a row may be less than the type holds; then it weighs nothing, whatever is divided.
+    A sink may leave a row less than the type holds. Sums are then taken as larger than they are: weights of
+    such rows are 0, and the quotient stays finite.
     """
     least = FEWEST[inside.dtype]
     return torch.exp(-inside.clamp(min=least)).where(inside > -torch.inf, 0.0)

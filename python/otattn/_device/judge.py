@@ -66,8 +66,7 @@ class Judge:
             x = with_sink(s.block(rows, over_tau=False), -torch.inf if s.sink is None else s.sink)
             p, _ = solved(x, self.mass[:, :, rows], self.order - 1.0, self.tau)
             return block, p.where(~torch.isnan(f), torch.nan)
-        near = block if s.common is None else block - s.common[:, :, rows, None]
-        x = near + f + self._potentials(rows)
+        x = s.less_common(block, rows) + f + self._potentials(rows)
         return block, torch.exp(x.where((block > -torch.inf) | torch.isnan(block), -torch.inf))
 
     def _potentials(self, rows: slice) -> Tensor:

@@ -127,10 +127,13 @@ class Scores:
         found = found.expand(self.batch, self.heads, self.rows)
         return found.where(torch.isfinite(found), 0.0)
 
+    def less_common(self, block: Tensor, rows: slice) -> Tensor:
+        """Scores of some rows, in nats, less what these have taken off."""
+        return block if self.common is None else block - self.common[:, :, rows, None]
+
     def near_block(self, rows: slice, of: Mapping[str, Tensor] | None = None) -> Tensor:
         """`block` less what its rows have taken off."""
-        block = self.block(rows, of)
-        return block if self.common is None else block - self.common[:, :, rows, None]
+        return self.less_common(self.block(rows, of), rows)
 
     def _band(self) -> tuple[int | None, int | None]:
         """Least and largest j - i of an allowed pair; None is no limit."""
