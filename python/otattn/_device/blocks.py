@@ -28,7 +28,7 @@ class Blocks:
         s = self.scores
         if not transposed:
             parts = [
-                torch.logsumexp(s.near_block(rows) + bias[..., None, s.keys(rows)], 3) for rows in s.slices()
+                torch.logsumexp(block + bias[..., None, s.keys(rows)], 3) for rows, block in s.near_blocks()
             ]
             return torch.cat(parts, 2) if parts else bias.new_empty((s.batch, s.heads, 0))
         found = bias.new_full((s.batch, s.heads, s.columns), -torch.inf)
@@ -41,9 +41,9 @@ class Blocks:
     def attend(self, bias: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
         s = self.scores
         means, sums = [], []
-        for rows in s.slices():
+        for rows, block in s.near_blocks():
             keys = s.keys(rows)
-            block = s.near_block(rows) + bias[..., None, keys]
+            block = block + bias[..., None, keys]
             lse = torch.logsumexp(block, 3)
             p = torch.exp(block - lse.where(lse > -torch.inf, 0.0)[..., None])
             means.append(mixed(self._dropped(p, rows), x[:, :, keys]))

@@ -122,10 +122,11 @@ class Scores:
         """[batch, heads, rows]: what rows have taken off, in nats; None: nothing."""
         if not self.near:
             return None
-        parts = [self.block(rows).amax(3) for rows in self.slices()] if self.columns else []
-        found = torch.cat(parts, 2) if parts else self.given["query"].new_zeros(())
-        found = found.expand(self.batch, self.heads, self.rows)
-        return found.where(torch.isfinite(found), 0.0)
+        return self._joined([_top(self.block(rows)) for rows in self.slices()])
+
+    def _joined(self, tops: list[Tensor]) -> Tensor:
+        shape = (self.batch, self.heads, self.rows)
+        return torch.cat(tops, 2) if tops else torch.zeros(shape, dtype=self.wide, device=self.device)
 
     def less_common(self, block: Tensor, rows: slice) -> Tensor:
         """Scores of some rows, in nats, less what these have taken off."""
@@ -134,6 +135,19 @@ class Scores:
     def near_block(self, rows: slice, of: Mapping[str, Tensor] | None = None) -> Tensor:
         """`block` less what its rows have taken off."""
         return self.less_common(self.block(rows, of), rows)
+
+    def near_blocks(self) -> Iterator[tuple[slice, Tensor]]:
+        """Blocks of rows and their scores, as `near_block`; a first walk finds `common` on its way."""
+        if not self.near or "common" in self.__dict__:
+            for rows in self.slices():
+                yield rows, self.near_block(rows)
+            return
+        tops: list[Tensor] = []
+        for rows in self.slices():
+            block = self.block(rows)
+            tops.append(_top(block))
+            yield rows, block - tops[-1][..., None]
+        self.common = self._joined(tops)
 
     def _band(self) -> tuple[int | None, int | None]:
         """Least and largest j - i of an allowed pair; None is no limit."""
@@ -360,6 +374,12 @@ class Scores:
         allowed = self.allowed(rows)
         found: Tensor = x if allowed is None else x.masked_fill(~allowed, -torch.inf)
         return found
+
+
+def _top(block: Tensor) -> Tensor:
+    """The largest score of each row, 0 where that is no number."""
+    top = block.amax(3) if block.shape[3] else block.new_zeros(block.shape[:3])
+    return top.where(torch.isfinite(top), 0.0)
 
 
 def _forbids(x: Tensor) -> Tensor:
