@@ -16,6 +16,11 @@ static inline int64_t ota_int_round_up(int64_t a, int64_t step) {
     return ota_int_ceil_div(a, step) * step;
 }
 
+/* To a step that is a power of two, without a division. */
+static inline int64_t ota_int_round_up_to_lanes(int64_t a, int64_t lanes) {
+    return (a + lanes - 1) & -lanes;
+}
+
 static inline size_t ota_size_min(size_t a, size_t b) { return a < b ? a : b; }
 static inline size_t ota_size_max(size_t a, size_t b) { return a > b ? a : b; }
 

@@ -139,11 +139,12 @@ typedef struct job {
 } job;
 
 static needs needs_of(const ota_cost_view *view) {
-    const ota_cost_view upright = ota_cost_view_upright(view);
-    const int64_t n = upright.rows, m = upright.columns;
+    ota_cost_view turned;
+    const ota_cost_view *upright = ota_cost_view_upright(view, &turned);
+    const int64_t n = upright->rows, m = upright->columns;
     needs found = {0};
     if (n == 0) return found;
-    const ota_assign_search search = ota_assign_search_of(&upright);
+    const ota_assign_search search = ota_assign_search_of(upright);
     if (search != OTA_BY_CANDIDATES) {
         found.rows = n, found.columns = m;
         found.pairs = n * ota_int_round_up(m, OTA_MATCH_LANES);
@@ -290,7 +291,7 @@ static ota_status solve_problem(const job *work, ota_assign_worker *w, int64_t p
     const ota_cost_view view = ota_assignments_view(work->batch, p);
     const ota_watch watch = ota_watch_of(&work->assigner->settings);
     const int64_t n = ota_int_min(view.rows, view.columns);
-    const ota_batch_kernels kernels = work->assigner->kernels;
+    const ota_batch_kernels *kernels = &work->assigner->kernels;
     ota_assign_answer found = {
         .scale = 1.0, .priced = batch->row_potential != NULL || batch->column_potential != NULL};
     ota_status status = OTA_OK;
@@ -304,13 +305,14 @@ static ota_status solve_problem(const job *work, ota_assign_worker *w, int64_t p
             batch->column_potential[at.column + j] = 0.0;
         if (batch->bound != NULL) batch->bound[p] = 0.0;
     } else {
-        const ota_cost_view upright = ota_cost_view_upright(&view);
-        ota_assign_search search = ota_assign_search_of(&upright);
-        if (search == OTA_BY_COSTS) search = ota_assign_search_by_costs(&upright);
+        ota_cost_view turned;
+        const ota_cost_view *upright = ota_cost_view_upright(&view, &turned);
+        ota_assign_search search = ota_assign_search_of(upright);
+        if (search == OTA_BY_COSTS) search = ota_assign_search_by_costs(upright);
         if (search == OTA_DENSELY)
-            status = ota_assign_densely(&kernels, w, &upright, &watch, &found);
+            status = ota_assign_densely(kernels, w, upright, &watch, &found);
         else
-            status = ota_assign_by_candidates(&kernels, w, &view, &watch, &found);
+            status = ota_assign_by_candidates(kernels, w, &view, &watch, &found);
         const ota_status stopped = ota_watch_ask(&watch);
         if (stopped != OTA_OK) status = stopped;
         if (status == OTA_OK) {
@@ -370,13 +372,14 @@ ota_status ota_assign(ota_assigner *assigner, const ota_assignments *batch, ota_
     assigner->settings.calls.cancel = own.cancel;
     assigner->settings.limits.deadline_ns = own.deadline_ns;
     TRY(prepare(&work, error));
-    work.chunk = own.count / ((int64_t)assigner->threads * CHUNKS_A_THREAD);
-    work.chunk = ota_int_max(1, ota_int_min(work.chunk, CHUNK_MOST));
+    const int64_t enough = (int64_t)assigner->threads * CHUNKS_A_THREAD;
+    work.chunk = own.count < 2 * enough ? 1 : ota_int_min(own.count / enough, CHUNK_MOST);
     for (int k = 0; k < assigner->threads; k++) {
         assigner->workers[k].wrong = -1;
         assigner->workers[k].stopped = OTA_OK;
     }
-    const int64_t chunks = ota_int_ceil_div(own.count, work.chunk);
+    const int64_t chunks =
+        work.chunk == 1 ? own.count : ota_int_ceil_div(own.count, work.chunk);
     if (chunks == 1)
         solve_chunk(&work, 0, 0);
     else

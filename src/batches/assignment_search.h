@@ -35,9 +35,12 @@ static inline bool ota_cost_is_copied(bool limited, int64_t column_stride) {
 
 ota_cost_view ota_cost_view_transposed(const ota_cost_view *view);
 
-/* The problem with the shorter side as rows. */
-static inline ota_cost_view ota_cost_view_upright(const ota_cost_view *view) {
-    return view->rows > view->columns ? ota_cost_view_transposed(view) : *view;
+/* The problem with the shorter side as rows: the view, or `turned`, which is written then. */
+static inline const ota_cost_view *ota_cost_view_upright(const ota_cost_view *view,
+                                                         ota_cost_view *turned) {
+    if (view->rows <= view->columns) return view;
+    *turned = ota_cost_view_transposed(view);
+    return turned;
 }
 
 typedef enum ota_assign_search {

@@ -38,7 +38,7 @@ void ota_match_layout(ota_match *match, ota_arena *arena, int64_t rows, int64_t 
 void ota_match_resize(ota_match *match, int64_t rows, int64_t columns, int64_t lanes) {
     match->rows = rows;
     match->columns = columns;
-    match->padded = ota_int_round_up(columns, lanes);
+    match->padded = ota_int_round_up_to_lanes(columns, lanes);
     ota_match_own(match);
 }
 
