@@ -26,6 +26,25 @@ static bool ends_all(ota_status status) {
 
 /* ---- implicit --------------------------------------------------------------------------------- */
 
+void ota_backward_bind_columns(const ota_backward_job *job, const double *column_sum,
+                               const double *moved, ota_adjoint *system) {
+    const ota_plan *plan = job->plan;
+    const ota_problem *p = &plan->resolved.problem;
+    const ota_backward_space *s = job->space;
+    const double *g = plan->strategy.transposed ? s->f : s->g;
+    const ota_column_rule_row *rule = ota_column_rule_of(p->columns);
+    const ota_column_parameters parameters = ota_column_parameters_of(p);
+    system->scale = 0.0;
+    for (int64_t j = 0; j < plan->strategy.columns; j++) {
+        const double own = moved == NULL ? 0.0 : moved[j];
+        s->held[j] = ota_column_rests(rule, &parameters, g[j]);
+        s->adjoint.right[j] -= own;
+        if (!s->held[j]) system->scale += s->adjoint.right_terms[j] + fabs(own);
+        s->adjoint.extra[j] =
+            ota_column_softness(rule, &parameters, column_sum[j], job->parameters.tau);
+    }
+}
+
 /* The system of backward.h in the solver's orientation, from what the pass `slopes` left. */
 static void gather_system(ota_backward_job *job, ota_adjoint *system, ota_mass_rule *rule) {
     const ota_plan *plan = job->plan;
@@ -50,22 +69,13 @@ static void gather_system(ota_backward_job *job, ota_adjoint *system, ota_mass_r
         for (int k = 0; k < 3; k++)
             (void)ota_ranks_sum(&r->settings, sums[k], m, NULL, 0, "the right side of backward");
     }
-    const double *g = plan->strategy.transposed ? s->f : s->g;
-    const ota_column_rule_row *column_rule = ota_column_rule_of(p->columns);
-    const ota_column_parameters parameters = ota_column_parameters_of(p);
-    system->scale = 0.0;
-    for (int64_t j = 0; j < m; j++) {
-        s->held[j] = ota_column_rests(column_rule, &parameters, g[j]);
-        if (!s->held[j]) system->scale += s->adjoint.right_terms[j];
-        s->adjoint.column_sums[j] = column_sum[j];
-        s->adjoint.extra[j] =
-            ota_column_softness(column_rule, &parameters, column_sum[j], job->parameters.tau);
-    }
+    ota_backward_bind_columns(job, column_sum, NULL, system);
+    memcpy(s->adjoint.column_sums, column_sum, (size_t)m * sizeof(double));
     const bool softened = plan->strategy.transposed && ota_backward_is_steep(job);
     for (int64_t i = 0; i < n && p->rows == OTA_ROWS_RELAXED && !softened; i++)
         s->adjoint.den[i] += job->parameters.tau * s->adjoint.row_sums[i] / p->row_strength;
     *rule = (ota_mass_rule){.f = plan->strategy.transposed ? s->g : s->f,
-                            .g = g,
+                            .g = plan->strategy.transposed ? s->f : s->g,
                             .row_sum = s->adjoint.row_sums,
                             .column_sum = s->adjoint.column_sums};
 }

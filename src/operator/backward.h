@@ -53,6 +53,10 @@ void ota_backward_pad(const ota_backward_job *job);
  * the potential, or, where weights are exponentials, the sum is 0. */
 void ota_backward_find_used(const ota_backward_job *job, const double *column_sum,
                             unsigned char *used);
+/* What the columns' own rule adds to the system at these sums, and which columns do not answer, in `held`. `moved`: of the right
+ * side taken off; NULL: nothing. */
+void ota_backward_bind_columns(const ota_backward_job *job, const double *column_sum,
+                               const double *moved, ota_adjoint *system);
 /* backward_potentials.c: are keys the solver's rows, with edges? Finds those from the scores in space->matrix, which are spent;
  * `narrow`: the head is worked on in f32. And of the implicit way f and g of the head at work, with such edges. */
 bool ota_backward_has_key_edges(const ota_backward_job *job);

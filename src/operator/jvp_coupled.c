@@ -286,9 +286,7 @@ static void load_potentials(ota_tangent_job *job) {
 /* What the columns' own rule adds, and which of them do not answer. */
 static void bind_columns(ota_tangent_job *job, ota_adjoint *system) {
     const ota_plan *plan = job->base.plan;
-    const ota_problem *p = &plan->resolved.problem;
     ota_backward_space *s = job->base.space;
-    const double tau = job->base.parameters.tau;
     const double *f = plan->strategy.transposed ? s->g : s->f,
                  *g = plan->strategy.transposed ? s->f : s->g;
     const ota_tangent_limits *limits = &job->space->limits;
@@ -304,18 +302,12 @@ static void bind_columns(ota_tangent_job *job, ota_adjoint *system) {
                                 .column_sum = job->space->column_sum,
                                 .used = s->held};
     ota_tangents_of_columns(job, &rule, job->space->column_moved);
-    const ota_column_rule_row *column_rule = ota_column_rule_of(p->columns);
-    const ota_column_parameters parameters = ota_column_parameters_of(p);
-    system->scale = 0.0;
+    double *moved = job->space->column_moved;
     for (int64_t j = 0; j < plan->strategy.columns; j++) {
         const bool grows = ota_mass_grows(&job->base, plan->strategy.transposed, j);
-        const double moved = grows ? 0.0 : tau * (job->space->column_moved[j] - taken[j]);
-        s->held[j] = ota_column_rests(column_rule, &parameters, g[j]);
-        s->adjoint.right[j] -= moved;
-        if (!s->held[j]) system->scale += s->adjoint.right_terms[j] + fabs(moved);
-        s->adjoint.extra[j] =
-            ota_column_softness(column_rule, &parameters, job->space->column_sum[j], tau);
+        moved[j] = grows ? 0.0 : job->base.parameters.tau * (moved[j] - taken[j]);
     }
+    ota_backward_bind_columns(&job->base, job->space->column_sum, moved, system);
 }
 
 ota_status ota_tangents_implicit(ota_tangent_job *job) {
