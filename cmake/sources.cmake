@@ -120,6 +120,7 @@ set(OTATTN_LIBRARY_SOURCES
     src/masks/positions.c
     src/operator/backward.c
     src/operator/backward_check.c
+    src/operator/backward_columns.c
     src/operator/backward_layout.c
     src/operator/backward_potentials.c
     src/operator/backward_prefix.c

@@ -378,8 +378,7 @@ ota_status ota_assign(ota_assigner *assigner, const ota_assignments *batch, ota_
         assigner->workers[k].wrong = -1;
         assigner->workers[k].stopped = OTA_OK;
     }
-    const int64_t chunks =
-        work.chunk == 1 ? own.count : ota_int_ceil_div(own.count, work.chunk);
+    const int64_t chunks = work.chunk == 1 ? own.count : ota_int_ceil_div(own.count, work.chunk);
     if (chunks == 1)
         solve_chunk(&work, 0, 0);
     else

@@ -49,8 +49,8 @@ ota_adjoint ota_backward_system(const ota_backward_job *job);
 /* The padding of the rows of space->matrix and space->gradient: forbidden pairs. */
 void ota_backward_pad(const ota_backward_job *job);
 
-/* Columns of the solver that some row may use, as 0 or 1. A mask takes others away, or scores of -inf: then forward closes
- * the potential, or, where weights are exponentials, the sum is 0. */
+/* backward_columns.c: columns of the solver that some row may use, as 0 or 1. A mask takes others away, or scores of -inf: then
+ * forward closes the potential, or, where weights are exponentials, the sum is 0. */
 void ota_backward_find_used(const ota_backward_job *job, const double *column_sum,
                             unsigned char *used);
 /* What the columns' own rule adds to the system at these sums, and which columns do not answer, in `held`. `moved`: of the right
