@@ -2,7 +2,7 @@
 
     use_wheel.py MODEL
 
-Prints the version and the kernels; a difference is an AssertionError.
+Prints what was used; a difference is an AssertionError.
 """
 
 import math
@@ -10,6 +10,7 @@ import platform
 import sys
 import sysconfig
 from concurrent.futures import ThreadPoolExecutor
+from importlib.machinery import EXTENSION_SUFFIXES
 
 import numpy as np
 import otattn
@@ -37,7 +38,8 @@ def main() -> None:
     model = otattn.Model(sys.argv[1])
     found = model.run("The house").logits
     assert np.isfinite(found).all(), found
-    print(otattn.__version__, platform.machine(), platform.libc_ver(), otattn.get_num_threads())
+    print(otattn.__version__, platform.machine(), EXTENSION_SUFFIXES[0], otattn.get_num_threads())
+    print(sys.version)
 
 
 if __name__ == "__main__":

@@ -22,6 +22,11 @@ python_source="Python-3.11.2 http://deb.debian.org/debian/pool/main/p/python3.11
 # The same of a Python that can do without its lock, for which there is no limited interface.
 free_source="Python-3.13.5 http://deb.debian.org/debian/pool/main/p/python3.13/python3.13_3.13.5.orig.tar.xz 93e583f243454e6e9e4588ca2c2662206ad961659863277afcdb96801647d640"
 
+# Tests of the package (tests/python/package) that run where PyPI has NumPy, SciPy and little else; not under emulation those that start
+# processes, which it cannot, or take ten minutes there.
+tests_of_wheels=(bounded evolution heads threads_of_python)
+tests_of_wheels_native=(assignment cluster model other_systems)
+
 # numpy_headers PLATFORM: prints their folder, of the version that is installed here.
 numpy_headers() {
     local python=$build/venv-python/bin/python folder=$build/wheels/numpy-$1
@@ -125,32 +130,74 @@ wheel_is_sound() {
     [[ $1 != *abi3* ]] || "$build/venv-cross/bin/abi3audit" --strict "$1"
 }
 
-# bare_debian ARCHITECTURE: prints the folder of a Debian that has Python, NumPy's C++ library, musl's loader and what these need.
+# bare_debian ARCHITECTURE RELEASE: prints the folder of a Debian that has Python, NumPy's C++ library, musl's loader and what these need.
 bare_debian() {
-    local root=$build/wheels/debian-$1
-    if [ ! -e "$root/usr/bin/python3.11" ]; then
+    local root=$build/wheels/debian-$1-$2
+    if [ ! -e "$root/usr/bin/python3" ]; then
         as_root rm -rf "$root"
-        as_root mmdebstrap --variant=extract --mode=root --architectures="$1" --include=python3,libstdc++6,musl bookworm "$root" >&2 || return 1
+        as_root mmdebstrap --variant=extract --mode=root --architectures="$1" --include=python3,libstdc++6,musl "$2" "$root" >&2 || return 1
+        # Releases that have all of it in /usr leave the links to others.
+        as_root mkdir -p "$root/opt"
+        [ -e "$root/lib" ] || as_root ln -s usr/lib usr/lib64 "$root" || return 1
     fi
     printf '%s\n' "$root"
 }
 
-# in_debian ARCHITECTURE PROGRAM ARGUMENT...: in a chroot, or under emulation with that root.
+# in_debian ROOT PROGRAM ARGUMENT...: in a chroot, or under emulation with that root.
 in_debian() {
-    local root=$build/wheels/debian-$1
-    if [ "$1" = amd64 ]; then
+    if [[ $(basename "$1") == *-amd64-* ]]; then
         # Loaders find by /proc where a program lies.
         # shellcheck disable=SC2016
         as_root env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin LANG=C.UTF-8 PYTHONPATH=/opt/otattn unshare --mount \
-            sh -c 'mkdir -p "$0/proc" && mount -t proc proc "$0/proc" && exec chroot "$0" "$@"' "$root" "${@:2}"
+            sh -c 'mkdir -p "$0/proc" && mount -t proc proc "$0/proc" && exec chroot "$0" "$@"' "$@"
     else
-        env -i PATH=/usr/bin LANG=C.UTF-8 PYTHONHOME=/usr PYTHONPATH=/opt/otattn qemu-aarch64 -L "$root" "$root$2" "${@:3}"
+        env -i PATH=/usr/bin LANG=C.UTF-8 PYTHONHOME=/usr PYTHONPATH=/opt/otattn qemu-aarch64 -L "$1" "$1$2" "${@:3}"
     fi
 }
 
-# wheel_runs FILE RUNNER: used where its system can be had. pip takes it with NumPy's wheel for that system, by their tags.
+# frozen_python ROOT TARGET PLATFORM ABI: into ROOT/opt/python the Python 3.13 that PyPI's freeze-core has: an executable, whose modules of
+# C lie in lib beside it and which runs what lies there as __startup__; what is written in Python is Debian's.
+frozen_python() {
+    local folder=$build/wheels/python-$4-$3
+    if [ ! -e "$folder/freeze_core/lib/library.dat" ]; then
+        rm -rf "$folder"
+        "$build/venv-python/bin/python" -m pip download -q --disable-pip-version-check --no-deps --only-binary=:all: --python-version 3.13 \
+            --abi "$4" --platform "$3" -d "$folder" -r scripts/requirements-frozen.txt &&
+            "$build/venv-python/bin/python" -m zipfile -e "$folder"/freeze_core-*.whl "$folder" || return 1
+        mv "$folder"/freeze_core/bases/console-cpython-* "$folder/freeze_core/python3" && chmod +x "$folder/freeze_core/python3" &&
+            ln -s freeze_core.libs "$folder/lib" || return 1
+        # Modules of musl need this alone of what its systems have beside it.
+        if [[ $3 == musllinux* ]]; then
+            "$build/zig/$2/cc" -shared -O1 -w -Wl,-soname,libz.so.1 "$build"/sources/zlib-*/[!g]*.c -o "$folder/lib/libz.so.1" || return 1
+        fi
+        printf '../../../../usr/lib/python3.13' >"$folder/freeze_core/lib/library.dat"
+    fi
+    as_root rm -rf "$1/opt/python" && as_root cp -r "$folder" "$1/opt/python" &&
+        as_root cp scripts/frozen_python.py "$1/opt/python/freeze_core/lib/__startup__.py"
+}
+
+# wheel_into ROOT VERSION ABI "PLATFORM..." FILE [PACKAGE...]: for a Python of that version, with the packages and NumPy's wheel for that
+# system, by their tags; beside it what is needed to use it.
+wheel_into() {
+    local platform platforms=()
+    for platform in $4; do platforms+=(--platform "$platform"); done
+    as_root rm -rf "$1/opt/otattn" "$1/opt/run" "$1/opt/demo" && as_root cp -r data/demo scripts/use_wheel.py "$1/opt" &&
+        as_root "$build/venv-python/bin/pip" install -q --disable-pip-version-check --no-compile --target "$1/opt/otattn" \
+            --only-binary=:all: --python-version "$2" --implementation cp --abi "$3" "${platforms[@]}" "${@:5}"
+}
+
+# wheel_tests ROOT: in that Python, which starts where the module is.
+wheel_tests() {
+    local name names=() more=()
+    [[ $(basename "$1") != *-amd64-* ]] || more=("${tests_of_wheels_native[@]}")
+    for name in "${tests_of_wheels[@]}" "${more[@]}"; do names+=("/opt/tree/tests/python/package/test_$name.py"); done
+    as_root rm -rf "$1/opt/tree" && as_root mkdir "$1/opt/tree" && as_root cp -r --parents pyproject.toml tests/python data/demo "$1/opt/tree" &&
+        in_debian "$1" /opt/python/freeze_core/python3 -m pytest -q -p no:cacheprovider -c /opt/tree/pyproject.toml "${names[@]}"
+}
+
+# wheel_runs FILE RUNNER: used where its system can be had.
 wheel_runs() {
-    local root folder file name machine=x86_64 platforms=() run=/opt/run
+    local root folder file machine=x86_64 abi=cp313 platforms packages=() run=/opt/run
     folder=$build/wheels/unpacked
     rm -rf "$folder"
     if [ "$2" = none ] || [ "$2" = wine ]; then
@@ -169,47 +216,40 @@ wheel_runs() {
             return
             ;;
     esac
-    root=$(bare_debian "$2") || return 1
-    as_root rm -rf "$root/opt/otattn" "$root/opt/run" "$root/opt/demo"
-    as_root mkdir -p "$root/opt"
-    as_root cp -r data/demo scripts/use_wheel.py "$root/opt"
+    [ "$2" = amd64 ] || machine=aarch64
+    platforms="manylinux_2_17_$machine manylinux_2_27_$machine manylinux_2_28_$machine"
+    [[ $1 != *musl* ]] || platforms=musllinux_1_2_$machine
+    # Debian has no Python on musl, and none without its lock. That of freeze-core needs a newer musl than the program.
+    if [[ $1 == *musl* || $1 == *cp313t* ]]; then
+        [[ $1 != *cp313t* ]] || abi=cp313t
+        # hypothesis has no wheel for a Python without its lock.
+        [[ $1 == *cp313t* ]] || mapfile -t packages < <(grep -hE '^(hypothesis|numpy|pytest|safetensors|scipy)==' tests/requirements.txt)
+        root=$(bare_debian "$2" trixie) && frozen_python "$root" "$machine-linux-musl" "${platforms%% *}" "$abi" &&
+            wheel_into "$root" 3.13 "$abi" "$platforms" "$1" "${packages[@]}" &&
+            in_debian "$root" /opt/python/freeze_core/python3 /opt/use_wheel.py /opt/demo/model || return 1
+        # Of a wheel without the lock the libraries and the program are the other's.
+        [[ $1 != *cp313t* ]] || return 0
+        wheel_tests "$root" || return 1
+    fi
+    root=$(bare_debian "$2" bookworm) && wheel_into "$root" 3.11 cp311 "$platforms" "$1" || return 1
     if [ "$2" != amd64 ]; then
         # Under emulation files are read from that root where it has them, and written to this machine's.
-        machine=aarch64 run=$build/wheels/run
+        run=$build/wheels/run
         rm -rf "$run"
     fi
-    for name in manylinux_2_17 manylinux_2_27 manylinux_2_28; do platforms+=(--platform "${name}_$machine"); done
-    [[ $1 != *musl* ]] || platforms=(--platform "musllinux_1_2_$machine")
-    as_root "$build/venv-python/bin/pip" install -q --disable-pip-version-check --no-compile --target "$root/opt/otattn" \
-        --only-binary=:all: --python-version 3.11 --implementation cp "${platforms[@]}" "$1" || return 1
-    # Debian has no Python that stands on musl.
     if [[ $1 != *musl* ]]; then
-        in_debian "$2" /usr/bin/python3.11 /opt/use_wheel.py /opt/demo/model || return 1
+        in_debian "$root" /usr/bin/python3.11 /opt/use_wheel.py /opt/demo/model || return 1
     fi
-    in_debian "$2" /opt/otattn/otattn/bin/otattn --version && in_debian "$2" /opt/otattn/otattn/bin/otattn verify --only 'CETA*' &&
-        in_debian "$2" /opt/otattn/otattn/bin/otattn analyze /opt/demo/model /opt/demo/paragraph.txt --windows 1x32 -o "$run"
+    in_debian "$root" /opt/otattn/otattn/bin/otattn --version && in_debian "$root" /opt/otattn/otattn/bin/otattn verify --only 'CETA*' &&
+        in_debian "$root" /opt/otattn/otattn/bin/otattn analyze /opt/demo/model /opt/demo/paragraph.txt --windows 1x32 -o "$run"
 }
 
-# wheel_runs_free FILE: with OTATTN_FREE_PYTHON, an interpreter without its lock for this machine, which no package of Debian or PyPI is.
-wheel_runs_free() {
-    local folder=$build/wheels/venv-free
-    rm -rf "$folder"
-    "$OTATTN_FREE_PYTHON" -m venv --without-pip "$folder" &&
-        "$build/venv-python/bin/pip" --python "$folder/bin/python" install -q --disable-pip-version-check --only-binary=:all: "$1" &&
-        (cd "$folder" && bin/python "$OLDPWD/scripts/use_wheel.py" "$OLDPWD/data/demo/model")
-}
-
-# tried NAME FILE RUNNER: steps for a wheel. Of one for Python without its lock the libraries and the program are the other's, whose
-# trial is enough where no such Python is at hand.
+# tried NAME FILE RUNNER: steps for a wheel.
 tried() {
     local name=$1
     [[ $2 != *cp313t* ]] || name+=-free
     step "$name-sound" wheel_is_sound "$2"
-    if [[ $2 != *cp313t* ]] || [ "$3" = none ]; then
-        step "$name-runs" wheel_runs "$2" "$3"
-    elif [ -n "${OTATTN_FREE_PYTHON:-}" ] && [[ $2 == *manylinux*_x86_64.whl ]]; then
-        step "$name-runs" wheel_runs_free "$2"
-    fi
+    step "$name-runs" wheel_runs "$2" "$3"
 }
 
 # sources_of_package FOLDER

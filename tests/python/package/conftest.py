@@ -13,7 +13,6 @@ from types import ModuleType
 import numpy as np
 import otattn
 import pytest
-import torch
 from hypothesis import settings
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -78,6 +77,8 @@ def run_ranks(tmp_path: Path) -> Callable[[str, int], None]:
 @pytest.fixture(scope="module")
 def example() -> Iterator[Callable[[str], ModuleType]]:
     """Loads a program of the examples by name, as a script beside the others sees it."""
+    import torch
+
     sys.path.insert(0, str(EXAMPLES))
     threads = torch.get_num_threads()
     yield importlib.import_module
