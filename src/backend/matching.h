@@ -68,6 +68,8 @@ typedef struct ota_match_passes {
     int64_t (*bid)(ota_match *match, int64_t count, int64_t bids);
     /* The shortest path from unmatched row `start` to an unmatched column; false: there is none. */
     bool (*augment)(ota_match *match, int32_t start);
+    /* Does a pair cost something, up to `most` on either side of 0? */
+    bool (*has_small)(const ota_match *match, double most);
 } ota_match_passes;
 
 #endif

@@ -510,6 +510,37 @@ static void ties_and_limits(void **unused) {
 }
 
 /* A limit on problems that are too large for the search of small ones: the bound, by code of its own, meets the value. */
+/* Pairs of cost 0 are matched, where 1 stands beside costs that rounding beside it loses: prices that had lost them would
+ * leave a pair cheaper than allowed, or the bound below the value. */
+static void zeros_beside_small_costs(void **unused) {
+    (void)unused;
+    enum { ROWS = 2, MOST = 40, WIDTHS = 4 };
+    static const int64_t widths[WIDTHS] = {2, 3, 17, MOST};
+    const ota_kernels *row;
+    for (int level = 0; (row = ota_kernels_row(level)) != NULL; level++) {
+        ota_assigner *const assigner = assigner_of(1, row->name);
+        for (int run = 0; run < 2 * WIDTHS; run++) {
+            const int64_t columns = widths[run / 2];
+            const double sign = run % 2 == 0 ? 1.0 : -1.0;
+            double costs[ROWS * MOST], u[ROWS], v[MOST], value, bound;
+            for (int64_t at = 0; at < ROWS * columns; at++) costs[at] = sign;
+            costs[1] = costs[columns] = 0.0;
+            costs[columns + 1] = -sign * 0x1p-60;
+            const ota_assignments batch = {MATRICES_OF(ota_assignments, costs, ROWS, columns),
+                                           .count = 1,
+                                           .maximize = run % 2,
+                                           .value = &value,
+                                           .bound = &bound,
+                                           .row_potential = u,
+                                           .column_potential = v};
+            assert_int_equal(ota_assign(assigner, &batch, NULL), OTA_OK);
+            spec_check("ELA-14", fabs(value), 0.0);
+            spec_check("ELA-14", fabs(bound), 0.0);
+        }
+        ota_assigner_free(assigner);
+    }
+}
+
 static void large_problems_with_a_limit(void **unused) {
     (void)unused;
     enum { SIDE = 1460 };
@@ -668,6 +699,7 @@ TEST_FILE(test_assignments) {
         cmocka_unit_test(large_layouts_agree),
         cmocka_unit_test(searches_are_chosen_by_shape_and_costs),
         cmocka_unit_test(ties_and_limits),
+        cmocka_unit_test(zeros_beside_small_costs),
         cmocka_unit_test(large_problems_with_a_limit),
         cmocka_unit_test(failures_stay_their_own),
         cmocka_unit_test(input_is_refused),

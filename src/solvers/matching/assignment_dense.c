@@ -199,10 +199,11 @@ static bool looks_plain(const ota_match *match, double least) {
 }
 
 /* Of the costs as they are. */
-static bool looks_coarse(const ota_match *match, double least) {
-    ota_matched found = ota_matched_of(matched_costs(match), match->rows, least);
+static bool looks_coarse(const ota_match *match, const ota_match_passes *passes, double least) {
+    const ota_matched found = ota_matched_of(matched_costs(match), match->rows, least);
     const double price = largest_price(match);
-    if (!(found.least < INFINITY) && price > 0.0) found.least = least_cost(match);
+    /* Nothing costs more than 0 of what is matched: then all that prices may hide are the other costs. */
+    if (!(found.least < INFINITY)) return price > 0.0 && passes->has_small(match, price / FAR);
     return ota_matched_is_coarse(&found, price) || ota_matched_is_apart(&found);
 }
 
@@ -296,7 +297,7 @@ ota_status ota_match_solve(ota_match *match, const ota_match_passes *passes, con
     match->slack = 0.0;
     ota_status status = search(match, passes, watch, source);
     if (status != OTA_OK || looks_plain(match, source->least) ||
-        !looks_coarse(match, source->least))
+        !looks_coarse(match, passes, source->least))
         return status;
     ota_matched found = {0};
     if (match->costs.numbers != match->own) source->fill(source->context, match);

@@ -538,8 +538,37 @@ static bool match_augment(ota_match *match, int32_t start) {
     }
 }
 
+/* The larger of what was found and the size of costs up to `most`. */
+static ALWAYS_INLINE vec match_small_of(vec found, vec cost, vec most) {
+    const vec zero = vec_set(0.0), size = vec_max(cost, vec_sub(zero, cost));
+    return vec_max(found, vec_select(mask_above(size, most), zero, size));
+}
+
+static ALWAYS_INLINE bool match_has_small_as(ota_match_form form, const ota_match *match,
+                                             vec most) {
+    const int64_t width = match->costs.width;
+    vec found = vec_set(0.0);
+    for (int64_t i = 0; i < match->rows; i++) {
+        const match_row row = match_row_of(form, &match->costs, i);
+        int64_t j = 0;
+        for (; j + LANES <= width; j += LANES)
+            found = match_small_of(found, match_costs(&row, j), most);
+        if (j < width) found = match_small_of(found, match_last_costs(&row, j, width - j), most);
+    }
+    return vec_reduce_max(found) > 0.0;
+}
+
+static bool match_has_small(const ota_match *match, double most) {
+    switch (match->costs.form) {
+    case OTA_MATCH_F64: return match_has_small_as(OTA_MATCH_F64, match, vec_set(most));
+    case OTA_MATCH_F32: return match_has_small_as(OTA_MATCH_F32, match, vec_set(most));
+    default: return match_has_small_as(OTA_MATCH_PLAIN, match, vec_set(most));
+    }
+}
+
 static const ota_match_passes match_passes = {.lanes = LANES,
                                               .take = match_take,
                                               .reduce = match_reduce,
                                               .bid = match_bid,
-                                              .augment = match_augment};
+                                              .augment = match_augment,
+                                              .has_small = match_has_small};
