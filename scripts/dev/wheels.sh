@@ -5,6 +5,8 @@
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 # shellcheck source=scripts/dev/cross.sh
 source "$(dirname "${BASH_SOURCE[0]}")/cross.sh"
+# shellcheck source=scripts/dev/wine.sh
+source "$(dirname "${BASH_SOURCE[0]}")/wine.sh"
 
 # target of Zig : platforms of the wheel : what it runs under here (wheel_runs) : platform of NumPy's wheel whose headers are taken,
 # none where this machine's say the same
@@ -26,6 +28,7 @@ free_source="Python-3.13.5 http://deb.debian.org/debian/pool/main/p/python3.13/p
 # processes, which it cannot, or take ten minutes there.
 tests_of_wheels=(bounded evolution heads threads_of_python)
 tests_of_wheels_native=(assignment cluster model other_systems)
+tests_of_wheels_wine=(interrupt package_program tracking)
 
 # numpy_headers PLATFORM: prints their folder, of the version that is installed here.
 numpy_headers() {
@@ -195,6 +198,17 @@ wheel_tests() {
         in_debian "$1" /opt/python/freeze_core/python3 -m pytest -q -p no:cacheprovider -c /opt/tree/pyproject.toml "${names[@]}"
 }
 
+# wheel_in_wine FILE: used by a Python of Windows, and the tests.
+wheel_in_wine() {
+    local target=x86_64-windows-gnu files=("${tests_of_wheels[@]}" "${tests_of_wheels_native[@]}" "${tests_of_wheels_wine[@]}")
+    source_of_python "$python_source" && wine_python "$target" "$build/sources-python/${python_source%% *}" || return 1
+    rm -rf "$build/wheels/wine-otattn"
+    "$build/venv-python/bin/pip" install -q --disable-pip-version-check --no-compile --no-deps --target "$build/wheels/wine-otattn" \
+        --only-binary=:all: --python-version 3.11 --implementation cp --platform win_amd64 "$1" || return 1
+    files=("${files[@]/#/tests/python/package/test_}")
+    in_wine scripts/use_wheel.py data/demo/model && in_wine -m otattn --version && in_wine -m pytest -p no:cacheprovider -q "${files[@]/%/.py}"
+}
+
 # wheel_runs FILE RUNNER: used where its system can be had.
 wheel_runs() {
     local root folder file machine=x86_64 abi=cp313 platforms packages=() run=/opt/run
@@ -206,7 +220,7 @@ wheel_runs() {
     case $2 in
         wine)
             WINEDEBUG=-all WINEPREFIX=$build/cross/wine "$build/venv/bin/python" scripts/cross_commands.py "$program" "$folder/otattn/otattn.exe" \
-                /usr/lib/wine/wine64
+                /usr/lib/wine/wine64 && wheel_in_wine "$1"
             return
             ;;
         none)

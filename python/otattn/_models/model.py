@@ -39,6 +39,7 @@ _CACHES = (
     ("HF_HOME", "/hub"),
     ("XDG_CACHE_HOME", "/huggingface/hub"),
     ("HOME", "/.cache/huggingface/hub"),
+    ("USERPROFILE", "/.cache/huggingface/hub"),
 )
 
 
@@ -180,8 +181,8 @@ class Model:
     ----------
     name : str or path
         A folder with config.json and safetensors files, a .gguf file, or the name of a model in the local
-        cache of the hub (HF_HUB_CACHE, HF_HOME, XDG_CACHE_HOME or HOME say where that is). Nothing is
-        downloaded.
+        cache of the hub (HF_HUB_CACHE, HF_HOME, XDG_CACHE_HOME, HOME or USERPROFILE say where that is).
+        Nothing is downloaded.
 
     Raises
     ------

@@ -6,6 +6,7 @@ import copy
 import csv
 import json
 import pickle
+import shutil
 import subprocess
 import sys
 import threading
@@ -35,7 +36,7 @@ def model(demo: Path) -> Iterator[otattn.Model]:
 def program(*arguments: Any, cwd: Path | None = None) -> Any:
     """What the program says with --json."""
     command = [sys.executable, "-m", "otattn", *map(str, arguments), "--json"]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=cwd)
+    done = subprocess.run(command, capture_output=True, encoding="utf-8", check=True, cwd=cwd)
     return json.loads(done.stdout)
 
 
@@ -223,15 +224,18 @@ def test_what_is_no_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
         otattn.Model(tmp_path / "broken.gguf")
 
 
-def test_a_name_of_the_hub_s_cache(demo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    snapshots = tmp_path / "hub/models--some--demo/snapshots"
-    snapshots.mkdir(parents=True)
-    (snapshots / "abc").symlink_to(demo)
+@pytest.mark.parametrize("variable, folder", [("HF_HOME", "hub"), ("USERPROFILE", ".cache/huggingface/hub")])
+def test_a_name_of_the_hub_s_cache(
+    demo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variable: str, folder: str
+) -> None:
+    snapshots = tmp_path / folder / "models--some--demo/snapshots"
+    shutil.copytree(demo, snapshots / "abc")
     refs = snapshots.parent / "refs"
     refs.mkdir()
     (refs / "main").write_text("abc")
-    monkeypatch.delenv("HF_HUB_CACHE", raising=False)
-    monkeypatch.setenv("HF_HOME", str(tmp_path))
+    for other in ("HF_HUB_CACHE", "HF_HOME", "XDG_CACHE_HOME", "HOME"):
+        monkeypatch.delenv(other, raising=False)
+    monkeypatch.setenv(variable, str(tmp_path))
     with otattn.Model("some/demo") as found:
         assert found.facts.layers == 4
 
@@ -615,7 +619,7 @@ def test_figures_of_studies_are_the_program_s(
         chart = otattn.show(model.patch(clean, corrupt, point, answer=" s", other=" r"))
     for file in ("f.vl.json", "f.csv"):
         program(command, demo, *words, "-o", tmp_path / file)
-    said = json.loads((tmp_path / "f.vl.json").read_text())
+    said = json.loads((tmp_path / "f.vl.json").read_text(encoding="utf-8"))
     rows, drawn = said["datasets"]["rows"], chart.spec["data"]["values"]
     assert [row.keys() for row in drawn] == [row.keys() for row in rows]
     for row, peer in zip(drawn, rows, strict=True):
@@ -624,7 +628,8 @@ def test_figures_of_studies_are_the_program_s(
     for part in ("encoding", "mark", "layer", "transform"):
         assert chart.spec.get(part) == said.get(part)
     chart.save(tmp_path / "here.csv")
-    with (tmp_path / "f.csv").open() as peer_file, (tmp_path / "here.csv").open() as file:
+    peer_csv, csv_file = tmp_path / "f.csv", tmp_path / "here.csv"
+    with peer_csv.open(encoding="utf-8") as peer_file, csv_file.open(encoding="utf-8") as file:
         there, here = list(csv.DictReader(peer_file)), list(csv.DictReader(file))
     assert chart.table is not None and chart.table.columns == list(there[0]) == list(here[0])
     exact = [name for name in there[0] if name not in ("restored", "probability")]
@@ -680,6 +685,7 @@ def _long_model(folder: Path) -> Path:
     return folder
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="has no getrusage")
 def test_long_texts_take_no_square_of_memory(tmp_path: Path) -> None:
     """A head's weights take 144 MB; mass per key, and weights that nobody keeps, take less than half."""
     script = f"""

@@ -80,7 +80,7 @@ def test_an_older_libc_for_models_is_a_sentence(copy: Path, root: Path) -> None:
 
 
 def test_a_package_without_its_module_is_a_sentence(copy: Path) -> None:
-    for file in copy.glob("_native*.so"):
+    for file in copy.glob("_native*"):
         file.unlink()
     assert imports(copy.parent, "import otattn") == (
         "ImportError: otattn cannot load its compiled module: No module named 'otattn._native'; "
