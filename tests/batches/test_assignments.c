@@ -509,7 +509,6 @@ static void ties_and_limits(void **unused) {
     ota_assigner_free(assigner);
 }
 
-/* A limit on problems that are too large for the search of small ones: the bound, by code of its own, meets the value. */
 /* Pairs of cost 0 are matched, where 1 stands beside costs that rounding beside it loses: prices that had lost them would
  * leave a pair cheaper than allowed, or the bound below the value. */
 static void zeros_beside_small_costs(void **unused) {
@@ -541,6 +540,7 @@ static void zeros_beside_small_costs(void **unused) {
     }
 }
 
+/* A limit on problems that are too large for the search of small ones: the bound, by code of its own, meets the value. */
 static void large_problems_with_a_limit(void **unused) {
     (void)unused;
     enum { SIDE = 1460 };
