@@ -78,7 +78,7 @@ static const kind kinds[] = {
      .keys = 1000,
      .milliseconds = 150},
     {.method = "entmax:1.3/exact", .steps = FORWARD | BACKWARD, .milliseconds = 40},
-    {.method = "entmax:1.5/relaxed:1", .steps = FORWARD | BACKWARD, .milliseconds = 40},
+    {.method = "entmax:1.5/relaxed:1", .steps = FORWARD | BACKWARD, .milliseconds = 20},
     {.method = "entmax:2/capped:2", .steps = FORWARD, .milliseconds = 40},
     {.method = "entmax:2/bounded:0.5,2", .steps = FORWARD, .milliseconds = 20},
     {.method = "hard/exact", .steps = FORWARD, .milliseconds = 15},
@@ -136,19 +136,26 @@ static void set(stage *s, const kind *of) {
     s->gradients.keys = ota_array_of(outputs[3], OTA_F64, 1, 1, m, WIDTH);
 }
 
-/* What a machine with much else to do adds is of the moment: it takes three late answers. */
-enum { TRIALS = 3 };
+/* What a machine with much else to do adds is of the moment: it takes three late answers. A fast one ends some calls
+ * before their deadline: it is halved then, five times at most. */
+enum { TRIALS = 3, HALVINGS = 5 };
 
 typedef ota_status tried(void *context, int64_t deadline);
 
 static void expect_soon(const char *what, int at, int64_t before, tried *call, void *context) {
     int64_t late = 0;
-    for (int trial = 0; trial < TRIALS; trial++) {
-        const int64_t deadline = __wrap_ota_now_ns() + before;
+    int halvings = 0;
+    for (int trial = 0; trial < TRIALS;) {
+        const int64_t deadline = __wrap_ota_now_ns() + (before >> halvings);
         const ota_status status = call(context, deadline);
         late = __wrap_ota_now_ns() - deadline;
-        if (status != OTA_TIMEOUT) fail_msg("%s, step %d: status %d", what, at, (int)status);
+        if (status != OTA_TIMEOUT) {
+            if (late > allowed || ++halvings > HALVINGS)
+                fail_msg("%s, step %d: status %d", what, at, (int)status);
+            continue;
+        }
         if (late <= allowed) return;
+        trial++;
     }
     fail_msg("%s, step %d: %.1f ms late", what, at, (double)late / 1e6);
 }
