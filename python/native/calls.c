@@ -108,9 +108,9 @@ static PyObject *assign(PyObject *module, PyObject *const *arguments, Py_ssize_t
     native_state *state = PyModule_GetState(module);
     ota_assignments batch = {.size = sizeof batch, .count = 1, .cancel = native_cancel()};
     if (count != 4 || !read_matrix(arguments[0], &batch)) Py_RETURN_NONE;
-    batch.maximize = PyObject_IsTrue(arguments[1]);
-    const int maps = PyObject_IsTrue(arguments[3]);
-    if (batch.maximize < 0 || maps < 0) return NULL;
+    batch.maximize = arguments[1] == Py_True;
+    if (!batch.maximize && arguments[1] != Py_False) Py_RETURN_NONE;
+    const int maps = arguments[3] == Py_True;
     if (!read_limit(arguments[2], &batch)) Py_RETURN_NONE;
     int64_t pairs = 0;
     double value = 0.0;

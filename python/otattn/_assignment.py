@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 _RECORD = struct.Struct("@NqqqPiqqqPPPiidPqPPPPPPPPPP")
 assert _RECORD.size == ctypes.sizeof(c.Assignments)
 _INT = np.dtype(np.int64)
+_assign = _native.assign
 KINDS = {np.dtype(np.float64): c.F64, np.dtype(np.float32): c.F32}
 _OUTPUTS = (
     "column_of",
@@ -493,12 +494,11 @@ def linear_sum_assignment(
     >>> otattn.linear_sum_assignment([[4, 1, 3], [2, 0, 5], [3, 2, 2]])
     (array([0, 1, 2]), array([1, 0, 2]))
     """
-    if type(maximize) is not bool or type(certificate) is not bool:
-        maximize, certificate = flag("maximize", maximize), flag("certificate", certificate)
-    if rows is columns is None and not certificate:
-        pairs = _native.assign(cost_matrix, maximize, cost_limit, False)
+    if rows is columns is None and certificate is False:
+        pairs = _assign(cost_matrix, maximize, cost_limit, False)
         if pairs is not None:
             return pairs
+    maximize, certificate = flag("maximize", maximize), flag("certificate", certificate)
     limit = limit_of(cost_limit, maximize)
     if is_torch(cost_matrix):
         from ._torch_watch import refuse_tracers
