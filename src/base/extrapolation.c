@@ -79,6 +79,7 @@ bool ota_extrapolate(ota_extrapolation *h, const double *x, double *g, int64_t c
                      double ceiling) {
     const bool paired = h->started;
     double *dx = h->dx[h->next], *dr = h->dr[h->next];
+    double plain = 0.0; /* the largest move of the plain step */
     for (int64_t j = 0; j < count; j++) {
         const double r = g[j] > -INFINITY ? g[j] - x[j] : 0.0;
         if (paired) {
@@ -88,14 +89,14 @@ bool ota_extrapolate(ota_extrapolation *h, const double *x, double *g, int64_t c
         h->x[j] = x[j];
         h->r[j] = r;
         h->plain[j] = g[j];
+        plain = fabs(r) > plain ? fabs(r) : plain; /* fmax would be a call */
     }
     h->started = true;
     if (!paired) return false;
     h->next = (h->next + 1) % DEPTH;
     if (h->count < DEPTH) h->count++;
-    double gamma[DEPTH], plain = 0.0;
+    double gamma[DEPTH];
     if (!combine(h, count, gamma)) return false;
-    for (int64_t j = 0; j < count; j++) plain = fmax(plain, fabs(h->r[j]));
     for (int64_t j = 0; j < count; j++) {
         if (!(g[j] > -INFINITY)) continue;
         double move = 0.0;
