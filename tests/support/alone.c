@@ -11,6 +11,10 @@ int __real_pthread_create(pthread_t *thread, const pthread_attr_t *attributes,
 int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attributes,
                           void *(*body)(void *argument), void *argument);
 
+#ifdef TEST_ALONE
+bool test_runs_alone = true;
+#endif
+
 int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attributes,
                           void *(*body)(void *argument), void *argument) {
     if (!test_runs_alone) return __real_pthread_create(thread, attributes, body, argument);

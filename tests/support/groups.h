@@ -32,7 +32,7 @@ typedef struct test_file {
 extern const test_file test_files[];
 extern const size_t test_file_count;
 
-/* Of the file that runs now. */
+/* Of the file that runs now; of a program of its own, alone.c says so. */
 extern bool test_runs_alone;
 
 #endif
