@@ -11,6 +11,7 @@
 #include <float.h>
 
 #include "backend/cpu/kernels/kernels.h"
+#include "draw/elements.h"
 #include "groups.h"
 #include "problems.h"
 #include "spec.h"

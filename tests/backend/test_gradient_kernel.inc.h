@@ -55,7 +55,13 @@ static void NAME(draw_masks)(NAME(trial) * t, int kind) {
     }
     b->pairs.bound = -(T)1e30;
     if (kind % 2) b->pairs.flags = flags, b->pairs.flags_ld = of_keys ? 0 : ld;
-    if (kind >= 2) b->pairs.bias = bias, b->pairs.bias_ld = of_keys ? 0 : ld;
+    if (kind < 2) return;
+    const ota_type type = number_type((int64_t)below(&t->d, 4));
+    void *numbers = lend(&t->memory, (size_t)(rows * ld) * ota_type_bytes(type), false);
+    for (int64_t k = 0; k < rows * ld; k++) number_set(numbers, type, k, (double)bias[k]);
+    b->pairs.bias = numbers;
+    b->pairs.bias_type = type;
+    b->pairs.bias_ld = of_keys ? 0 : ld;
 }
 
 static NAME(trial) * NAME(trial_of)(int k) {
@@ -82,10 +88,8 @@ static NAME(trial) * NAME(trial_of)(int k) {
     b->packed_values = t->packed_values = NAME(pack)(t, t->values, b->key_count, b->values_width);
     if (k % 5 == 1) b->key_bias = t->bias = NAME(draw)(t, b->key_count, place, 1);
     if (k % 5 == 2) b->key_advantage = t->key_advantage = NAME(draw)(t, b->key_count, place, 1);
-    if (k % 5 == 3)
-        b->terms = NAME(shift_terms), b->terms_context = &b->scale;
-    else
-        NAME(draw_masks)(t, k / 2 % 4);
+    if (k % 5 == 3) b->terms = NAME(shift_terms), b->terms_context = &b->scale;
+    NAME(draw_masks)(t, k / 2 % 4);
     b->shift = t->shift = NAME(draw)(t, b->rows, place, 1);
     b->advantage = t->advantage = NAME(draw)(t, b->rows, place, 1);
     b->begin = t->begin = lend(&t->memory, (size_t)b->rows * sizeof *t->begin, false);
@@ -149,7 +153,7 @@ static NAME(pair) NAME(pair_of)(const NAME(trial) * t, int64_t r, int64_t j) {
     long double addend = 0;
     if (b->pairs.flags && !b->pairs.flags[r * b->pairs.flags_ld + key]) return p;
     if (b->pairs.bias) {
-        addend = b->pairs.bias[r * b->pairs.bias_ld + key];
+        addend = (T)number_get(b->pairs.bias, b->pairs.bias_type, r * b->pairs.bias_ld + key);
         if (addend < b->pairs.bound) return p;
     }
     const long double h = addend + (t->bias != NULL    ? t->bias[j]

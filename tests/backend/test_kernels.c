@@ -25,6 +25,7 @@
 #include "backend/cpu/pack.h"
 #include "base/base.h"
 #include "base/half.h"
+#include "draw/elements.h"
 #include "draw/random.h"
 #include "groups.h"
 #include "spec.h"

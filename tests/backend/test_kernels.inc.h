@@ -23,6 +23,10 @@ static bool NAME(same)(const T *a, const T *b, int64_t count) {
     return count == 0 || memcmp(a, b, (size_t)count * sizeof *a) == 0;
 }
 
+static T NAME(number_at)(const PAIRS *pairs, int64_t row, int64_t key) {
+    return (T)number_get(pairs->bias, pairs->bias_type, row * pairs->bias_ld + key);
+}
+
 /* ---- 2^t ------------------------------------------------------------------------------------ */
 
 static void NAME(test_exp2)(void **state) {
@@ -959,7 +963,7 @@ static void NAME(judge)(const NAME(trial) * t, worst *seen, const char *what) {
                 terms += isinf(b->key_bias[j]) ? 0 : fabsl((long double)b->key_bias[j]);
             }
             if (b->pairs.bias) {
-                const T addend = b->pairs.bias[r * b->pairs.bias_ld + j];
+                const T addend = NAME(number_at)(&b->pairs, r, j);
                 s[j] = addend < b->pairs.bound ? -INFINITY : s[j] + addend;
                 terms += isinf(s[j]) ? 0 : fabsl((long double)addend);
             }
@@ -1002,10 +1006,11 @@ static void NAME(judge)(const NAME(trial) * t, worst *seen, const char *what) {
     free(x);
 }
 
-/* Masks of pairs, the same for every row or not: flags for odd kinds, numbers for those from 2 on; 0: none. Some rows and tiles
- * are shut, some open. */
-static PAIRS NAME(draw_masks)(guards *all, dice *from, int64_t rows, int64_t keys, int kind) {
-    PAIRS pairs = {.bound = -(T)1e30};
+/* Masks of pairs, the same for every row or not: flags for odd kinds, numbers of a type for those from 2 on; 0: none. Some rows and
+ * tiles are shut, some open. */
+static PAIRS NAME(draw_masks)(guards *all, dice *from, int64_t rows, int64_t keys, int kind,
+                              ota_type type) {
+    PAIRS pairs = {.bound = -(T)1e30, .bias_type = type};
     const bool of_keys = below(from, 3) == 0;
     const int64_t count = of_keys ? 1 : rows, ld = of_keys ? 0 : keys;
     unsigned char *flags = guarded(all, count * keys, 1);
@@ -1017,7 +1022,13 @@ static PAIRS NAME(draw_masks)(guards *all, dice *from, int64_t rows, int64_t key
         if (below(from, 5) == 0 || shape == 1) bias[k] = below(from, 2) ? (T)-INFINITY : (T)-1e31;
     }
     if (kind % 2) pairs.flags = flags, pairs.flags_ld = ld;
-    if (kind >= 2) pairs.bias = bias, pairs.bias_ld = ld;
+    if (kind >= 2) pairs.bias_ld = ld;
+    if (kind >= 2 && type == TYPE) pairs.bias = bias;
+    if (kind >= 2 && type != TYPE) {
+        void *others = guarded(all, count * keys, ota_type_bytes(type));
+        for (int64_t k = 0; k < count * keys; k++) number_set(others, type, k, (double)bias[k]);
+        pairs.bias = others;
+    }
     return pairs;
 }
 
@@ -1067,9 +1078,9 @@ static void NAME(test_attend)(void **state) {
             if (kind == 4) t.block.sink = (T)(3 * normal(&from));
             if (kind == 5) t.block.row_mass = mass;
             if (kind == 6) t.block.scale *= 20;
-            if (kind != 3)
-                t.block.pairs =
-                    NAME(draw_masks)(&all, &from, t.block.rows, keys, (int)below(&from, 4));
+            const int masks = (int)below(&from, 4);
+            t.block.pairs =
+                NAME(draw_masks)(&all, &from, t.block.rows, keys, masks, number_type(i));
             kernels->TABLE->attend(&t.block);
             NAME(judge)(&t, &seen, kinds[kind]);
             release(&all);
@@ -1100,7 +1111,7 @@ static void NAME(test_attend_bits)(void **state) {
             }
             if (i % 4 == 1) t.block.key_bias = bias;
             if (i % 4 == 2) t.block.sink = 1;
-            if (i % 5 > 1) t.block.pairs = NAME(draw_masks)(&all, &from, 48, keys, i % 5 - 1);
+            if (i % 5 > 1) t.block.pairs = NAME(draw_masks)(&all, &from, 48, keys, i % 5 - 1, TYPE);
             /* A pair below the bound is forbidden by its -inf at any scale. */
             t.block.pairs.bound = -(T)INFINITY;
             kernels->TABLE->attend(&t.block);
@@ -1113,7 +1124,8 @@ static void NAME(test_attend_bits)(void **state) {
                 one.begin += r;
                 one.end += r;
                 if (one.pairs.flags) one.pairs.flags += r * one.pairs.flags_ld;
-                if (one.pairs.bias) one.pairs.bias += r * one.pairs.bias_ld;
+                if (one.pairs.bias)
+                    one.pairs.bias = (const T *)one.pairs.bias + r * one.pairs.bias_ld;
                 one.out = single;
                 one.row_max = &top;
                 one.row_sum = &sum;

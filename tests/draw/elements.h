@@ -120,6 +120,22 @@ static inline void element_set(const ota_array *a, const int64_t at[4], double v
     }
 }
 
+/* The types of numbers in turn, and number k of a dense array of one. */
+static inline ota_type number_type(int64_t k) {
+    static const ota_type types[] = {OTA_F32, OTA_F64, OTA_F16, OTA_BF16};
+    return types[k % 4];
+}
+
+static inline double number_get(const void *data, ota_type type, int64_t k) {
+    const ota_array all = ota_array_of((void *)(uintptr_t)data, type, 1, 1, 1, k + 1);
+    return element_get(&all, (const int64_t[4]){0, 0, 0, k});
+}
+
+static inline void number_set(void *data, ota_type type, int64_t k, double value) {
+    const ota_array all = ota_array_of(data, type, 1, 1, 1, k + 1);
+    element_set(&all, (const int64_t[4]){0, 0, 0, k}, value);
+}
+
 static inline bool has_no_elements(const ota_array *a) {
     return a->type == OTA_NO_TYPE || a->size[0] == 0 || a->size[1] == 0 || a->size[2] == 0 ||
            a->size[3] == 0;

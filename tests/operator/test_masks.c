@@ -20,7 +20,7 @@
 #include "otattn.h"
 #include "spec.h"
 
-enum { N = 150, M = 300, WIDTH = 9, VALUES = 5, BATCH = 2, HEADS = 2, MOST = 3 };
+enum { N = 150, M = 300, WIDTH = 9, VALUES = 5, BATCH = 2, HEADS = 2, MOST = 3, KINDS = 17 };
 enum { OUT = BATCH * HEADS * N * VALUES, QUERIES = BATCH * HEADS * N * WIDTH };
 enum { KEYS = BATCH * HEADS * M * WIDTH, VALUES_ALL = BATCH * HEADS * M * VALUES };
 
@@ -35,10 +35,12 @@ typedef struct trial {
     unsigned char flags[BATCH * N * M];
     float numbers[BATCH * N * M];
     uint16_t halves[N * M];
+    double wide[N * M];
     int64_t lengths[BATCH];
     ota_support supports[MOST];
     int64_t support_count;
-    ota_term term;
+    ota_term terms[MOST];
+    int64_t term_count;
     int64_t queries;
 } trial;
 
@@ -65,8 +67,8 @@ static void run(trial *t, const char *cpu, const char *backend, outputs *to) {
                            .corner = OTA_BOTTOM_RIGHT,
                            .supports = t->supports,
                            .support_count = t->support_count,
-                           .terms = &t->term,
-                           .term_count = t->term.array.data != NULL};
+                           .terms = t->terms,
+                           .term_count = t->term_count};
     ota_options options = {.size = sizeof options,
                            .gradients = gradients,
                            .threads = 1,
@@ -105,6 +107,10 @@ static void set_support(trial *t, ota_support_kind kind, ota_array array) {
     t->supports[t->support_count++] = (ota_support){.kind = kind, .array = array};
 }
 
+static void set_term(trial *t, ota_term_kind kind, ota_array array, double value) {
+    t->terms[t->term_count++] = (ota_term){.kind = kind, .array = array, .value = value};
+}
+
 /* Lengths, flags a key, numbers a key that forbid in either way: one meaning, the same bits. */
 static void forms_of_padding_give_the_same_bits(void **unused) {
     (void)unused;
@@ -129,18 +135,17 @@ static void forms_of_padding_give_the_same_bits(void **unused) {
                         t->flags[e] = open;
                         t->numbers[e] = open ? 0.0f : form == 1 ? -INFINITY : -FLT_MAX;
                     }
-                    t->support_count = 0;
-                    t->term = (ota_term){0};
+                    t->support_count = t->term_count = 0;
                     const ota_array numbers = ota_array_of(t->numbers, OTA_F32, BATCH, 1, 1, M);
                     if (form == 0)
                         set_support(t, OTA_SUPPORT_BOOLEAN,
                                     ota_array_of(t->flags, OTA_BOOL, BATCH, 1, 1, M));
                     else if (form == 3)
-                        t->term = (ota_term){.kind = OTA_TERM_DENSE, .array = numbers};
+                        set_term(t, OTA_TERM_DENSE, numbers, 0.0);
                     else
                         set_support(t, OTA_SUPPORT_ADDITIVE, numbers);
                     run(t, ota_kernel_name(level), NULL, other);
-                    t->term = (ota_term){0};
+                    t->term_count = 0;
                     spec_check("TOT-43", memcmp(first, other, sizeof *first) != 0, 0.0);
                 }
             }
@@ -161,6 +166,7 @@ static void draw_pairs(trial *t) {
                         : below(&dice_state, 2) ? -INFINITY
                                                 : -FLT_MAX;
         if (e < N * M) t->halves[e] = open ? 0x3c00 : 0xfc00;
+        if (e < N * M) t->wide[e] = open ? normal(&dice_state) : -DBL_MAX;
     }
 }
 
@@ -170,8 +176,15 @@ static void choose_masks(trial *t, int kind) {
     const ota_array of_keys = ota_array_of(t->flags, OTA_BOOL, BATCH, 1, 1, M);
     const ota_array key_numbers = ota_array_of(t->numbers, OTA_F32, BATCH, 1, 1, M);
     const ota_array of_queries = ota_array_of(t->flags, OTA_BOOL, BATCH, 1, t->queries, 1);
-    t->support_count = 0;
-    t->term = (ota_term){0};
+    const ota_array wide = ota_array_of(t->wide, OTA_F64, 1, 1, t->queries, M);
+    const ota_array halves = ota_array_of(t->halves, OTA_F16, 1, 1, t->queries, M);
+    const ota_array differences = ota_array_of(t->k, OTA_F32, 1, 1, 1, t->queries + M - 1);
+    const ota_array none = {0};
+    /* The rows of `wide`, whose keys are not neighbours. */
+    ota_array spread = wide;
+    spread.stride[3] = t->queries;
+    spread.stride[2] = 1;
+    t->support_count = t->term_count = 0;
     switch (kind) {
     case 0: set_support(t, OTA_SUPPORT_BOOLEAN, flags); break;
     case 1: set_support(t, OTA_SUPPORT_ADDITIVE, numbers); break;
@@ -185,17 +198,45 @@ static void choose_masks(trial *t, int kind) {
         set_support(t, OTA_SUPPORT_BOOLEAN, flags);
         set_support(t, OTA_SUPPORT_BOOLEAN, of_keys);
         break;
-    case 6:
-        set_support(t, OTA_SUPPORT_ADDITIVE, ota_array_of(t->halves, OTA_F16, 1, 1, t->queries, M));
-        break;
+    case 6: set_support(t, OTA_SUPPORT_ADDITIVE, halves); break;
     case 7:
         set_support(t, OTA_SUPPORT_ADDITIVE, numbers);
-        t->term = (ota_term){.kind = OTA_TERM_DENSE, .array = key_numbers};
+        set_term(t, OTA_TERM_DENSE, key_numbers, 0.0);
         break;
     case 8: set_support(t, OTA_SUPPORT_BOOLEAN, of_queries); break;
-    default:
-        set_support(t, OTA_SUPPORT_CAUSAL, (ota_array){0});
+    case 9:
+        set_support(t, OTA_SUPPORT_CAUSAL, none);
         set_support(t, OTA_SUPPORT_BOOLEAN, of_keys);
+        break;
+    case 10: set_support(t, OTA_SUPPORT_ADDITIVE, wide); break;
+    case 11:
+        set_support(t, OTA_SUPPORT_ADDITIVE, halves);
+        set_term(t, OTA_TERM_DENSE, wide, 0.0);
+        break;
+    case 12:
+        set_support(t, OTA_SUPPORT_ADDITIVE, spread);
+        set_term(t, OTA_TERM_DENSE, numbers, 0.0);
+        break;
+    case 13:
+        set_support(t, OTA_SUPPORT_BOOLEAN, flags);
+        set_support(t, OTA_SUPPORT_ADDITIVE, numbers);
+        set_term(t, OTA_TERM_ALIBI, none, 0.05);
+        break;
+    case 14:
+        set_support(t, OTA_SUPPORT_BOOLEAN, of_keys);
+        set_term(t, OTA_TERM_RELATIVE, differences, 0.0);
+        set_term(t, OTA_TERM_SOFTCAP, none, 1.5);
+        break;
+    case 15:
+        set_support(t, OTA_SUPPORT_BOOLEAN, of_keys);
+        set_support(t, OTA_SUPPORT_BOOLEAN, flags);
+        set_support(t, OTA_SUPPORT_ADDITIVE, key_numbers);
+        set_term(t, OTA_TERM_RELATIVE_INSIDE, differences, 0.0);
+        break;
+    default:
+        set_support(t, OTA_SUPPORT_ADDITIVE, key_numbers);
+        set_term(t, OTA_TERM_ALIBI, none, 0.05);
+        set_term(t, OTA_TERM_DENSE, halves, 0.0);
         break;
     }
 }
@@ -205,10 +246,10 @@ static void masks_of_pairs_agree_with_plain_loops(void **unused) {
     trial *t = begin();
     outputs *exact = malloc(sizeof *exact), *got = malloc(sizeof *got);
     assert_true(exact != NULL && got != NULL);
-    for (int kind = 0; kind < 20; kind++) {
-        t->queries = kind < 10 ? N : 3;
+    for (int kind = 0; kind < 2 * KINDS; kind++) {
+        t->queries = kind < KINDS ? N : 3;
         draw_pairs(t);
-        choose_masks(t, kind % 10);
+        choose_masks(t, kind % KINDS);
         run(t, NULL, "plain", exact);
         for (int level = 0; ota_kernel_name(level) != NULL; level++) {
             run(t, ota_kernel_name(level), NULL, got);

@@ -35,6 +35,7 @@ typedef struct piece {
     const ota_resolved *r;
     ota_pair_place place;
     int64_t first, count;
+    real scale; /* of the raw products, 1 once a term has scaled them */
     real *s;
 } piece;
 
@@ -52,19 +53,25 @@ static const real *neighbours(const piece *at, const ota_array *a) {
     return (const real *)a->data + row_of_pairs(a, &at->place) + at->first;
 }
 
+/* Numbers of the next piece, which tiles come to after other rows. */
+static void fetch_next(const piece *at, const ota_array *a) {
+    const int64_t bytes = (int64_t)ota_type_bytes(a->type), first = at->first + at->count;
+    const int64_t count = ota_int_min(at->r->keys - first, PIECE);
+    if (a->size[3] == 1 || a->stride[3] != 1) return;
+    const int64_t from = (row_of_pairs(a, &at->place) + first) * bytes;
+    ota_fetch_later((uintptr_t)a->data + (uintptr_t)from, count * bytes, a->stride[2] * bytes);
+}
+
 static void add_pairs(const piece *at, const ota_array *array) {
     real room[PIECE];
+    fetch_next(at, array);
     const real *addend = neighbours(at, array);
     if (addend == NULL) {
         pair_numbers(at->kernels, array, &at->place, at->first, at->count, room);
         addend = room;
     }
-    at->kernels->terms->add_or_forbid(addend, (real)ota_forbidding_addend(array->type), at->count,
-                                      at->s);
-}
-
-static void multiply(const piece *at, real scale) {
-    at->kernels->multiply(at->s, at->count, scale);
+    at->kernels->terms->add_or_forbid(addend, (real)ota_forbidding_addend(array->type), at->scale,
+                                      at->count, at->s);
 }
 
 static void apply_term(const piece *at, const ota_term *term, ota_term_form form) {
@@ -75,7 +82,7 @@ static void apply_term(const piece *at, const ota_term *term, ota_term_form form
     case OTA_FORM_ADDS_PAIRS: add_pairs(at, &term->array); break;
     case OTA_FORM_ADDS_DIFFERENCES:
         fetch_relative(at, &term->array, difference, addend);
-        at->kernels->terms->add(addend, at->count, at->s);
+        at->kernels->terms->add(addend, at->scale, at->count, at->s);
         break;
     case OTA_FORM_LINEAR_DISTANCE: {
         const real slope = (real)(ota_array_present(&term->array)
@@ -83,10 +90,12 @@ static void apply_term(const piece *at, const ota_term *term, ota_term_form form
                                       : term->value);
         const int64_t distance = ota_row_position(r, at->place.query) -
                                  OTA_FAULT(ALIBI_PIECE, at->first, at->first % PIECE);
-        at->kernels->terms->distance(distance, slope, at->count, at->s);
+        at->kernels->terms->distance(distance, slope, at->scale, at->count, at->s);
         break;
     }
-    case OTA_FORM_SOFTCAP: at->kernels->terms->softcap((real)term->value, at->count, at->s); break;
+    case OTA_FORM_SOFTCAP:
+        at->kernels->terms->softcap((real)term->value, at->scale, at->count, at->s);
+        break;
     case OTA_FORM_ADDS_KEY: break;
     }
 }
@@ -134,28 +143,47 @@ double WORD(ota_masked_mass)(const OF_TYPE(table) *kernels, const ota_resolved *
     return mass;
 }
 
-void WORD(ota_apply_terms)(const OF_TYPE(table) *kernels, const ota_resolved *r, int64_t batch,
-                           int64_t head, int64_t query, int64_t begin, int64_t end, real *row) {
-    const real scale = (real)r->scale;
+static void scale_products(piece *at) {
+    if (at->scale < (real)1 || at->scale > (real)1)
+        at->kernels->multiply(at->s, at->count, at->scale);
+    at->scale = (real)1;
+}
+
+void WORD(ota_apply_some_terms)(const OF_TYPE(table) *kernels, const ota_resolved *r,
+                                const ota_pair_place *place, ota_term_set some, int64_t begin,
+                                int64_t end, real *row) {
     for (int64_t first = begin; first < end; first += PIECE) {
-        const piece at = {.kernels = kernels,
-                          .r = r,
-                          .place = {batch, head, query},
-                          .first = first,
-                          .count = ota_int_min(end - first, PIECE),
-                          .s = row + (first - begin)};
-        bool scaled = false;
+        piece at = {.kernels = kernels,
+                    .r = r,
+                    .place = *place,
+                    .first = first,
+                    .count = ota_int_min(end - first, PIECE),
+                    .s = row + (first - begin)};
+        real scale = (real)r->scale;
         for (int t = 0; t < r->term_count; t++) {
+            if ((some.terms >> t & 1) == 0) continue;
             const ota_term_row *term = ota_term_of(r->terms[t].kind);
-            if (!term->inside && !scaled) {
-                multiply(&at, scale);
-                scaled = true;
-            }
+            at.scale = term->inside ? (real)1 : scale;
+            if (!term->inside) scale = (real)1;
             apply_term(&at, &r->terms[t], term->form);
         }
-        if (!scaled && (scale < (real)1 || scale > (real)1)) multiply(&at, scale);
-        for (int t = 0; t < r->support_count; t++) apply_support(&at, &r->supports[t]);
+        at.scale = scale;
+        for (int t = 0; t < r->support_count; t++) {
+            if ((some.supports >> t & 1) == 0) continue;
+            const ota_support_row *support = ota_support_of(r->supports[t].kind);
+            if (support->form != OTA_FORM_ADDENDS) scale_products(&at);
+            apply_support(&at, &r->supports[t]);
+            at.scale = (real)1;
+        }
+        scale_products(&at);
     }
+}
+
+void WORD(ota_apply_terms)(const OF_TYPE(table) *kernels, const ota_resolved *r, int64_t batch,
+                           int64_t head, int64_t query, int64_t begin, int64_t end, real *row) {
+    const ota_pair_place place = {batch, head, query};
+    const ota_term_set all = {UINT32_MAX, UINT32_MAX};
+    apply_some_terms(kernels, r, &place, all, begin, end, row);
 }
 
 #if OTA_REAL_BITS == 64

@@ -5,16 +5,19 @@
 
 #include "kernels/kernels.h"
 #include "masks/masks.h"
+#include "scores.h"
 
 typedef struct ota_head_masks {
     int64_t head;       /* batch * heads + head, or -1: not found yet */
     int64_t begin, end; /* keys outside are forbidden to every query */
-    /* Of query i and key j at [i * ld + j], ld = 0 for every query (ota_kernels_..._pairs); bias in T. NULL: nothing. */
+    /* Of query i and key j at [i * ld + j], ld = 0 for every query (ota_kernels_..._pairs). NULL: nothing. */
     const unsigned char *flags;
     const void *bias;
     int64_t flags_ld, bias_ld;
+    ota_type bias_type;
     double bound;
-    bool terms;               /* tiles ask ota_apply_terms for everything, and the above is NULL */
+    bool terms; /* tiles ask ota_apply_some_terms first, for what is left */
+    ota_term_set left;
     unsigned char *flag_room; /* [keys] */
     void *bias_room;          /* [keys] T */
 } ota_head_masks;

@@ -67,6 +67,7 @@ typedef OF_TYPE(slopes) ota_slopes_operands;
 #define row_heavy_weights WORD(ota_row_heavy_weights)
 #define row_exponentials WORD(ota_row_exponentials)
 #define apply_terms WORD(ota_apply_terms)
+#define apply_some_terms WORD(ota_apply_some_terms)
 #define masked_mass WORD(ota_masked_mass)
 #define pair_numbers WORD(ota_pair_numbers)
 #define find_head_masks WORD(ota_find_head_masks)
@@ -77,10 +78,14 @@ typedef OF_TYPE(slopes) ota_slopes_operands;
 
 /* Of the queries from `first` on. */
 static inline ota_pair_masks pairs_from(const ota_head_masks *masks, int64_t first) {
-    ota_pair_masks pairs = {
-        .flags_ld = masks->flags_ld, .bias_ld = masks->bias_ld, .bound = (real)masks->bound};
+    ota_pair_masks pairs = {.flags_ld = masks->flags_ld,
+                            .bias_ld = masks->bias_ld,
+                            .bias_type = masks->bias_type,
+                            .bound = (real)masks->bound};
     if (masks->flags != NULL) pairs.flags = masks->flags + first * masks->flags_ld;
-    if (masks->bias != NULL) pairs.bias = (const real *)masks->bias + first * masks->bias_ld;
+    if (masks->bias != NULL)
+        pairs.bias = (const char *)masks->bias +
+                     first * masks->bias_ld * (int64_t)ota_type_bytes(masks->bias_type);
     return pairs;
 }
 

@@ -27,7 +27,20 @@ void ota_apply_terms_f32(const ota_kernels_f32_table *kernels, const ota_resolve
 void ota_apply_terms_f64(const ota_kernels_f64_table *kernels, const ota_resolved *r, int64_t batch,
                          int64_t head, int64_t query, int64_t begin, int64_t end, double *row);
 
-/* The same in f64 for callers without a plan's kernels: every level gives the same bits. */
+/* Bit t: r->terms[t] or r->supports[t] is applied. */
+typedef struct ota_term_set {
+    uint32_t terms, supports;
+} ota_term_set;
+
+/* The scale and these terms and supports alone. */
+void ota_apply_some_terms_f32(const ota_kernels_f32_table *kernels, const ota_resolved *r,
+                              const ota_pair_place *place, ota_term_set some, int64_t begin,
+                              int64_t end, float *row);
+void ota_apply_some_terms_f64(const ota_kernels_f64_table *kernels, const ota_resolved *r,
+                              const ota_pair_place *place, ota_term_set some, int64_t begin,
+                              int64_t end, double *row);
+
+/* All of them in f64 for callers without a plan's kernels: every level gives the same bits. */
 void ota_row_scores(const ota_resolved *r, int64_t batch, int64_t head, int64_t query,
                     int64_t begin, int64_t end, double *row);
 

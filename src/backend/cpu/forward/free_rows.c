@@ -45,12 +45,14 @@ static void solve_block(const row_block *b, bool with_out, ota_head_status *stat
 typedef struct terms_of {
     const ota_cpu_device *device;
     int64_t batch, head, first;
+    ota_term_set left;
 } terms_of;
 
 static void tile_terms(void *context, int64_t row, int64_t first, int64_t last, real *tile_row) {
     const terms_of *t = context;
-    apply_terms(KERNELS(t->device), t->device->resolved, t->batch, t->head, t->first + row, first,
-                last, tile_row);
+    const ota_pair_place place = {t->batch, t->head, t->first + row};
+    apply_some_terms(KERNELS(t->device), t->device->resolved, &place, t->left, first, last,
+                     tile_row);
 }
 
 /* Is value `key` used by this query? Only asked for keys whose values are not finite. */
@@ -90,7 +92,7 @@ static void fuse_block(const row_block *b, ota_head_status *status) {
         ota_pairs_of_rows(&r->problem.queries, batch, head, first, rows, worker->queries);
     else if (queries == NULL)
         pack_rows(&r->problem.queries, batch, head, first, rows, worker->queries, r->width);
-    terms_of terms = {device, batch, head, first};
+    terms_of terms = {device, batch, head, first, masks->left};
     const bool logs = ota_array_present(&a->lse), potentials = ota_array_present(&a->row_potential);
     const ota_attend_block block = {.queries = queries != NULL ? queries : worker->queries,
                                     .packed_keys = packed->packed_keys,

@@ -81,8 +81,9 @@ static void pack_task(void *context, int64_t half, int worker) {
 
 static void score_terms(void *context, int64_t row, int64_t first, int64_t last, real *tile_row) {
     const tile_terms *t = context;
-    apply_terms(KERNELS(t->device), t->device->resolved, t->batch, t->head, t->first + row, first,
-                last, tile_row);
+    const ota_pair_place place = {t->batch, t->head, t->first + row};
+    apply_some_terms(KERNELS(t->device), t->device->resolved, &place, t->left, first, last,
+                     tile_row);
 }
 
 /* Potential and output of a block of rows, as the fused forward finds them: P = 2^((S - top) c) / sum. */
@@ -91,7 +92,7 @@ static void solve_rows(const tile_head *h, const ota_worker *w, int64_t first, i
     const ota_cpu_device *device = h->run->device;
     const ota_resolved *r = device->resolved;
     const ota_head_masks *masks = &h->workspace->masks;
-    tile_terms terms = {device, h->batch, h->head, first};
+    tile_terms terms = {device, h->batch, h->head, first, masks->left};
     pack_rows(&r->problem.queries, h->batch, h->head, first, rows, w->queries, r->width);
     const ota_attend_block block = {.queries = w->queries,
                                     .packed_keys = h->packed->packed_keys,
@@ -388,7 +389,7 @@ static void key_tile(const tile_head *h, ota_tile_worker *w, int64_t from, int64
     real *values_part = (real *)workspace->values_part + from * values;
     ota_tile_part *is = &workspace->key_tiles[from / OTA_KEY_TILE];
     const ota_head_masks *masks = &workspace->masks;
-    tile_terms terms = {device, h->batch, h->head, 0};
+    tile_terms terms = {device, h->batch, h->head, 0, masks->left};
     ota_gradient_block block = {
         .keys = (const real *)h->keys + from * width,
         .packed_keys = (const real *)h->packed->packed_keys + from * width,

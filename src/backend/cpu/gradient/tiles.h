@@ -89,6 +89,7 @@ typedef struct tile_head {
 typedef struct tile_terms {
     const ota_cpu_device *device;
     int64_t batch, head, first;
+    ota_term_set left;
 } tile_terms;
 
 typedef struct ota_tile_tasks {

@@ -54,9 +54,11 @@ typedef struct attend_state {
     element *narrow; /* P as it meets V, there */
     real *tile;      /* X and P [rows][OTA_KEY_TILE] */
     real *tiles[2];  /* where that and, with TILE_AHEAD, the next X are */
+    real *numbers;   /* of a row's masks [OTA_KEY_TILE], where they are of another type */
     real *out;       /* O [rows][ld] */
     double *folded;  /* [rows][ld] */
     int64_t ld;
+    int64_t first; /* key of the first tile */
     bool has_folded;
     bool raw;      /* x is the raw product */
     real prescale; /* else x = prescale (scale q.k + bias) */
@@ -99,6 +101,7 @@ static void row_scores(const attend_block *b, const attend_state *state, int64_t
     } else {
         scale *= b->scale;
     }
+    if (!b->key_bias && scale >= 1 && scale <= 1) return;
     for (int64_t j = low / LANES * LANES; j < high; j += LANES) {
         vec s = vec_mul(vec_load(x + j), vec_set(scale));
         if (b->key_bias) {
@@ -225,13 +228,17 @@ static void tile_weights(const attend_block *b, attend_state *state, const score
     for (int64_t row = low_row; row < high_row; row++) {
         real *x = state->tile + row * OTA_KEY_TILE;
         int64_t low, high;
+        if (has_masks(&b->pairs)) {
+            fetch_row(&b->pairs, next->keys > 0 ? row : row + b->rows,
+                      next->keys > 0 ? next->first : state->first, OTA_KEY_TILE);
+        }
         if (!keys_of_row(b, scores, row, &low, &high)) continue;
         const bool scored = b->terms || b->key_bias || !b->pairs.bias;
         if (!state->raw && scored) row_scores(b, state, row, first, low, high);
         if (has_masks(&b->pairs) && (b->pairs.bias || scores->states[row] == KEYS_MIXED)) {
             const real scale = scored ? 1 : b->scale * state->prescale;
-            const pair_masks at = masks_at(&b->pairs, scores->states[row], row, first);
-            state->lanes[row] = mask_row(&at, low, high, scale, state->prescale, x);
+            const tile_row at = {row, first, low, high, scores->states[row], state->numbers};
+            state->lanes[row] = mask_row(&b->pairs, &at, scale, state->prescale, x);
             continue;
         }
         bool whole = low == 0 && high == OTA_KEY_TILE;
@@ -376,6 +383,7 @@ static int64_t padded_width(int64_t values_width) { return ota_int_round_up(valu
 
 /* `state` holds the operands. */
 static void attend_rows(const attend_block *b, attend_state *state) {
+    real numbers[OTA_KEY_TILE];
     int64_t begin = INT64_MAX;
     int64_t end = 0;
     for (int row = 0; row < OTA_ROW_BLOCK; row++) {
@@ -392,6 +400,7 @@ static void attend_rows(const attend_block *b, attend_state *state) {
     }
     state->ld = padded_width(b->values_width);
     state->tiles[0] = b->scratch;
+    state->numbers = numbers;
     state->out = state->tiles[0] + OTA_ROW_BLOCK * OTA_KEY_TILE;
     state->folded = (double *)(void *)(state->out + OTA_ROW_BLOCK * state->ld);
     state->narrow = (element *)(void *)(state->out + 3 * OTA_ROW_BLOCK * state->ld);
@@ -407,7 +416,8 @@ static void attend_rows(const attend_block *b, attend_state *state) {
         state->factor = b->c / state->prescale;
     }
     memset(state->out, 0, (size_t)(b->rows * state->ld) * sizeof *state->out);
-    score_tile scores = tile_of_scores(b, state, begin / OTA_KEY_TILE * OTA_KEY_TILE, end);
+    state->first = begin / OTA_KEY_TILE * OTA_KEY_TILE;
+    score_tile scores = tile_of_scores(b, state, state->first, end);
     while (scores.first < end) {
         score_tile next = tile_of_scores(b, state, scores.first + OTA_KEY_TILE, end);
         attend_tile(b, state, &scores, &next);

@@ -10,6 +10,7 @@
 
 typedef struct gradient_state {
     real *weights, *slopes; /* P and U, dS: [rows][OTA_KEY_TILE] */
+    real *numbers;          /* as in attend_state */
     bool raw;               /* as in attend_state, like prescale and factor */
     real prescale, factor;
     /* Left sides of rows, panels, and right sides whose elements run along rows or keys. */
@@ -40,6 +41,7 @@ static void gradient_scores(const gradient_block *b, const gradient_state *state
     } else {
         scale *= b->scale;
     }
+    if (!b->key_bias && scale >= 1 && scale <= 1) return;
     for (int64_t j = low / LANES * LANES; j < high; j += LANES) {
         vec s = vec_mul(vec_load(x + j), vec_set(scale));
         if (b->key_bias) {
@@ -69,8 +71,8 @@ static void gradient_weights(const gradient_block *b, const gradient_state *stat
     if (!state->raw && scored) gradient_scores(b, state, row, low, high);
     if (has_masks(&b->pairs) && (b->pairs.bias || state->states[row] == KEYS_MIXED)) {
         const real scale = scored ? 1 : b->scale * state->prescale;
-        const pair_masks at = masks_at(&b->pairs, state->states[row], row, b->first);
-        (void)mask_row(&at, low, high, scale, state->prescale, x);
+        const tile_row at = {row, b->first, low, high, state->states[row], state->numbers};
+        (void)mask_row(&b->pairs, &at, scale, state->prescale, x);
     }
     real shift = state->raw ? b->shift[row] / b->scale : b->shift[row] * state->prescale;
     if (shift != shift) {
@@ -135,7 +137,9 @@ static void gradient_operands(gradient_state *state, int64_t low, int64_t high, 
 /* `state` holds the operands that the caller gives. */
 static void gradient_rows(const gradient_block *b, gradient_state *state) {
     enum { STRIDE = OTA_KEY_TILE / HELD };
+    real numbers[OTA_KEY_TILE];
     for (int j = 0; j < OTA_KEY_TILE; j++) state->ones[j] = 1;
+    state->numbers = numbers;
     state->weights = b->scratch;
     state->slopes = state->weights + OTA_ROW_BLOCK * OTA_KEY_TILE;
     state->prescale = 1;

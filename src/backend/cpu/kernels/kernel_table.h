@@ -4,8 +4,10 @@
 /* What masks say of the pairs of a block, row i and key j: entries lie at [i * ld + j], and ld = 0 repeats one row. NULL: nothing. */
 typedef struct OF_TYPE(pairs) {
     const unsigned char *flags; /* 0 forbids the pair, whatever else the pair holds */
-    const real *bias; /* added to scale * q.k (units of S); below `bound` it forbids, too */
+    const void
+        *bias; /* of bias_type, added to scale * q.k (units of S); below `bound` it forbids, too */
     int64_t flags_ld, bias_ld;
+    ota_type bias_type;
     real bound;
 } OF_TYPE(pairs);
 
@@ -116,19 +118,19 @@ typedef struct OF_TYPE(capped_passes) {
     ota_level_sums (*level)(const OF_TYPE(capped) *row);
 } OF_TYPE(capped_passes);
 
-/* Of a row of scores s (terms.inc.h) */
+/* Of a row of scores, x = scale s (terms.inc.h) */
 typedef struct OF_TYPE(term_passes) {
     /* to[k] = from[k step], of any type; 1 or 0 of a bool */
     void (*numbers)(const void *from, ota_type type, int64_t step, int64_t count, real *to);
-    /* s += addend, -inf where either is -inf or addend <= least; s += addend alone */
-    void (*add_or_forbid)(const real *addend, real least, int64_t count, real *s);
-    void (*add)(const real *addend, int64_t count, real *s);
+    /* s = x + addend, -inf where either is -inf or addend <= least; s = x + addend alone */
+    void (*add_or_forbid)(const real *addend, real least, real scale, int64_t count, real *s);
+    void (*add)(const real *addend, real scale, int64_t count, real *s);
     /* -inf where the flag is not above 0 */
     void (*allow)(const real *flag, int64_t count, real *s);
-    /* s[k] -= slope |distance - k| */
-    void (*distance)(int64_t distance, real slope, int64_t count, real *s);
-    /* s = cap tanh(s / cap) */
-    void (*softcap)(real cap, int64_t count, real *s);
+    /* s[k] = x[k] - slope |distance - k| */
+    void (*distance)(int64_t distance, real slope, real scale, int64_t count, real *s);
+    /* s = cap tanh(x / cap) */
+    void (*softcap)(real cap, real scale, int64_t count, real *s);
     /* tanh_x = tanh x and slope = 1 - tanh^2 x; NaN stays NaN in `tanh_x`. The three arrays are apart. */
     void (*tanh)(const real *x, int64_t count, real *tanh_x, real *slope);
     /* packing: to[k * ld + r] = rows[r][k], k < count, r < the lanes of the table */
@@ -173,7 +175,7 @@ typedef struct OF_TYPE(attend) {
     /* into S (scale included); keys outside [begin,end) of the row are then ignored             */
     void (*terms)(void *context, int64_t row, int64_t first, int64_t last, real *tile_row);
     void *terms_context;
-    OF_TYPE(pairs) pairs;    /* of the block's first row and key 0; without `terms` */
+    OF_TYPE(pairs) pairs;    /* of the block's first row and key 0; behind `terms` */
     real *out;               /* [rows][values_width], out = mu * softmax V                     */
     real *row_max, *row_sum; /* [rows]: max_j S and sum 2^((S - max) c), sink included;         */
                              /* an empty row gives -inf, 0 and out = 0                          */

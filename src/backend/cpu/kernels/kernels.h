@@ -49,6 +49,15 @@ enum {
     OTA_LANES_BYTES = 64        /* of one vector, at most */
 };
 
+/* Bytes that are wanted a tile later, into the second cache, where rows lie so far apart (`apart` bytes) that the processor's own
+ * fetching does not follow them. A fetch may go past any array. */
+static inline void ota_fetch_later(uintptr_t from, int64_t bytes, int64_t apart) {
+    enum { LINE = 64, FAR = 2048 };
+    if (apart < FAR) return;
+    for (int64_t k = 0; k < bytes; k += LINE)
+        __builtin_prefetch((const void *)(from + (uintptr_t)k), 0, 2);
+}
+
 /* Packed keys: ceil(keys / 64) panels; panel p holds width x 64 values k[p*64 + lane][w] at
  * packed[(p*width + w)*64 + lane], lanes past the last key zero. Elements of T. */
 static inline int64_t ota_packed_length(int64_t keys, int64_t width) {

@@ -8,8 +8,8 @@
  *     OTA_TILES         products of pairs run on tiles
  *     OTA_NO_BATCHES    a build without src/batches/, whose kernels are left out
  *
- * terms.inc.h has what packing, terms and masks want, exp2.inc.h 2^t and the reading of scores, power.inc.h x^p, masked.inc.h masks in a tile, attend.inc.h the fused
- * kernel and products.inc.h the products, gradient.inc.h its derivative, passes.inc.h the passes over rows and matrices
+ * terms.inc.h has what packing, terms and masks want, exp2.inc.h 2^t and the reading of scores, power.inc.h x^p, masked.inc.h
+ * arrays of any type and masks in a tile, attend.inc.h the fused kernel and products.inc.h the products, gradient.inc.h its derivative, passes.inc.h the passes over rows and matrices
  * of scores, sparse.inc.h rows with few weights, slopes.inc.h what backward does with rows, adjoint.inc.h the
  * passes of its linear system, lanes.inc.h rounds of many small problems, one a lane, match.inc.h matchings, bounded.inc.h
  * rows under bounds on columns, maxsim.inc.h late interaction, normalize.inc.h and normalize_reverse.inc.h the rounds of otattn_normalize.h. Fused

@@ -1,13 +1,65 @@
 /* What masks say of single pairs, within a tile. Part of level.c.
  *
  * A row's keys in a tile are all open, all shut or mixed: rows and tiles of nothing but shut keys are skipped, flags are
- * looked at where they are mixed, and numbers are added while the row's maximum is found. */
+ * looked at where they are mixed, and numbers are added while the row's maximum is found. Those of another type are
+ * converted a row of a tile at a time. */
+
+/* ---- arrays of any type in that of the scores ---- */
+
+/* `step` is a constant where this is expanded and rows are read forwards or backwards. */
+static ALWAYS_INLINE void read_numbers(const void *from, ota_type type, int64_t step, int64_t count,
+                                       real *restrict to) {
+    int64_t k = 0;
+    switch (type) {
+    case OTA_F64:
+        for (; k < count; k++) to[k] = (real)((const double *)from)[k * step];
+        break;
+    case OTA_F32:
+        for (; k < count; k++) to[k] = (real)((const float *)from)[k * step];
+        break;
+    case OTA_BF16:
+        for (; k < count; k++) to[k] = (real)ota_f32_from_bf16(((const uint16_t *)from)[k * step]);
+        break;
+    case OTA_F16:
+#if OTA_REAL_BITS == 32
+        for (; step == 1 && k + LANES <= count; k += LANES)
+            vec_store(to + k, vec_widen((const uint16_t *)from + k));
+#endif
+        for (; k < count; k++) to[k] = (real)ota_f32_from_f16(((const uint16_t *)from)[k * step]);
+        break;
+    default:
+        for (; k < count; k++) to[k] = ((const uint8_t *)from)[k * step] != 0 ? (real)1 : (real)0;
+    }
+}
+
+static inline int64_t bytes_of(ota_type type) {
+    return type == OTA_F64 ? 8 : type == OTA_F32 ? 4 : type == OTA_BOOL ? 1 : 2;
+}
+
+/* to[k] = from[k step] */
+static void numbers_from(const void *from, ota_type type, int64_t step, int64_t count, real *to) {
+    if (step == 1)
+        read_numbers(from, type, 1, count, to);
+    else if (step == -1)
+        read_numbers(from, type, -1, count, to);
+    else
+        read_numbers(from, type, step, count, to);
+}
+
+static inline real one_number(const void *from, ota_type type) {
+    real to[1];
+    read_numbers(from, type, 0, 1, to);
+    return to[0];
+}
+
+/* ---- rows of a tile ---- */
 
 typedef OF_TYPE(pairs) pair_masks;
 
 static const real NO_SCORE = (real)-INFINITY;
 
 enum { KEYS_OPEN, KEYS_MIXED, KEYS_SHUT };
+static const ota_type OWN_NUMBERS = OTA_REAL_BITS == 32 ? OTA_F32 : OTA_F64;
 
 static inline bool has_masks(const pair_masks *masks) {
     return masks->flags != NULL || masks->bias != NULL;
@@ -22,14 +74,42 @@ static ALWAYS_INLINE unsigned char flags_state(const unsigned char *flags, int64
     return any == 0 ? KEYS_SHUT : least == 0 ? KEYS_MIXED : KEYS_OPEN;
 }
 
-/* Numbers that are looked at until one does not forbid. */
-static inline bool all_shut(const real *x, int64_t count, real bound) {
+/* Of row `row`, its keys [first, first + count): where they lie, or in `room`. */
+static ALWAYS_INLINE const real *numbers_of_row(const pair_masks *masks, int64_t row, int64_t first,
+                                                int64_t count, real *room) {
+    const int64_t at = row * masks->bias_ld + first;
+    const char *from = (const char *)masks->bias + at * bytes_of(masks->bias_type);
+    if (masks->bias_type == OWN_NUMBERS) return (const real *)(const void *)from;
+    numbers_from(from, masks->bias_type, 1, count, room);
+    return room;
+}
+
+/* Numbers that are looked at until one does not forbid, which often is the first. */
+static inline bool all_shut(const pair_masks *masks, int64_t row, int64_t first, int64_t count) {
+    const char *from =
+        (const char *)masks->bias + (row * masks->bias_ld + first) * bytes_of(masks->bias_type);
+    if (!(one_number(from, masks->bias_type) < masks->bound)) return false;
     for (int64_t j = 0; j < count; j += LANES) {
+        real room[LANES];
         const int64_t lanes = ota_int_min(LANES, count - j);
-        const vmask below = mask_above(vec_set(bound), load_lanes(x + j, lanes));
+        const real *x = numbers_of_row(masks, row, first + j, lanes, room);
+        const vmask below = mask_above(vec_set(masks->bound), load_lanes(x, lanes));
         if (mask_count(mask_and(below, mask_range(0, lanes))) < lanes) return false;
     }
     return true;
+}
+
+/* Of a row that comes a tile later. */
+static ALWAYS_INLINE void fetch_row(const pair_masks *masks, int64_t row, int64_t first,
+                                    int64_t count) {
+    const int64_t bytes = bytes_of(masks->bias_type);
+    const int64_t bias = (row * masks->bias_ld + first) * bytes;
+    const int64_t flags = row * masks->flags_ld + first;
+    if (masks->bias != NULL)
+        ota_fetch_later((uintptr_t)masks->bias + (uintptr_t)bias, count * bytes,
+                        masks->bias_ld * bytes);
+    if (masks->flags != NULL)
+        ota_fetch_later((uintptr_t)masks->flags + (uintptr_t)flags, count, masks->flags_ld);
 }
 
 /* Of keys [first, last) of a row. */
@@ -42,8 +122,7 @@ static inline unsigned char keys_state(const pair_masks *masks, int64_t row, int
         state = last - first == OTA_KEY_TILE ? flags_state(flags, OTA_KEY_TILE)
                                              : flags_state(flags, last - first);
     }
-    if (state != KEYS_SHUT && masks->bias != NULL &&
-        all_shut(masks->bias + row * masks->bias_ld + first, last - first, masks->bound))
+    if (state != KEYS_SHUT && masks->bias != NULL && all_shut(masks, row, first, last - first))
         state = KEYS_SHUT;
     return state;
 }
@@ -80,22 +159,24 @@ static ALWAYS_INLINE vec masked_lanes(const unsigned char *flags, const real *bi
     return top;
 }
 
-/* The masks of a row whose keys begin at `first`, as far as they are to be looked at. */
-static inline pair_masks masks_at(const pair_masks *masks, unsigned char state, int64_t row,
-                                  int64_t first) {
-    pair_masks at = {.bound = masks->bound};
-    if (state == KEYS_MIXED && masks->flags != NULL)
-        at.flags = masks->flags + row * masks->flags_ld + first;
-    if (masks->bias != NULL) at.bias = masks->bias + row * masks->bias_ld + first;
-    return at;
-}
+/* Keys [low, high) of a row, counted from `first`, that of a tile. */
+typedef struct tile_row {
+    int64_t row, first, low, high;
+    unsigned char state;
+    real *room; /* [OTA_KEY_TILE] for numbers of another type */
+} tile_row;
 
-/* The lanes [low, high) of x: scale x + prescale bias where masks have numbers, -inf where they forbid. Returns the largest of every
- * lane. */
-static vec mask_row(const pair_masks *at, int64_t low, int64_t high, real scale, real prescale,
+/* Lanes of x: scale x + prescale bias where masks have numbers, -inf where they forbid. Returns the largest of every lane. */
+static vec mask_row(const pair_masks *masks, const tile_row *at, real scale, real prescale,
                     real *x) {
-    if (at->bias == NULL) return masked_lanes(at->flags, NULL, 0, 1, 1, low, high, x);
-    if (at->flags == NULL)
-        return masked_lanes(NULL, at->bias, at->bound, scale, prescale, low, high, x);
-    return masked_lanes(at->flags, at->bias, at->bound, scale, prescale, low, high, x);
+    const int64_t low = at->low, high = at->high;
+    const unsigned char *flags = NULL;
+    if (at->state == KEYS_MIXED && masks->flags != NULL)
+        flags = masks->flags + at->row * masks->flags_ld + at->first;
+    if (masks->bias == NULL) return masked_lanes(flags, NULL, 0, 1, 1, low, high, x);
+    const int64_t begin = low / LANES * LANES;
+    const real *bias =
+        numbers_of_row(masks, at->row, at->first + begin, high - begin, at->room + begin) - begin;
+    if (flags == NULL) return masked_lanes(NULL, bias, masks->bound, scale, prescale, low, high, x);
+    return masked_lanes(flags, bias, masks->bound, scale, prescale, low, high, x);
 }

@@ -1,6 +1,6 @@
 /* What packing wants of dense numbers, what terms and masks do to a row of scores (apply_terms.c), and tanh of softcaps. Part of
- * level.c. Plain loops without
- * branches, of which compilers make vectors; every level gives the same bits.
+ * level.c. Plain loops without branches, of which compilers make vectors; every level gives the same bits. The first term
+ * scales the raw products; the factor of the others is 1.
  *
  *     e = exp(-2 |x|) = 2^n (1 + p)      tanh x = sign(x) (1 - e) / (1 + e)      1 - tanh^2 x = 4 e / (1 + e)^2
  *
@@ -24,96 +24,81 @@ enum { TANH_FRACTION = 52, TANH_BIAS = 1023 };
 #define ABSOLUTE fabs
 #endif
 
+/* tanh x = sign(x) rest / whole, and e; what is beyond the limit counts as if it were there. */
+typedef struct tanh_parts {
+    real e, rest, whole;
+} tanh_parts;
+
+static ALWAYS_INLINE tanh_parts parts_of_tanh(real x) {
+    const real size = ABSOLUTE(x) < TANH_LIMIT ? ABSOLUTE(x) : TANH_LIMIT;
+    const real t = -TWO_LOG2_E * size, rounded = t + TANH_ROUNDER;
+    const real r = t - (rounded - TANH_ROUNDER);
+    real_bits bits;
+    memcpy(&bits, &rounded, sizeof bits);
+    bits = (bits << TANH_FRACTION) + ((real_bits)TANH_BIAS << TANH_FRACTION);
+    real power, p = EXP2[0];
+    memcpy(&power, &bits, sizeof power);
+    for (int k = 1; k < EXP2_TERMS; k++) p = p * r + EXP2[k];
+    p *= r;
+    const real e = power * p + power;
+    return (tanh_parts){.e = e, .rest = -(power * p + (power - (real)1)), .whole = (real)1 + e};
+}
+
+static ALWAYS_INLINE real tanh_of(real x, tanh_parts parts) {
+    const real value = parts.rest / parts.whole, value_signed = x < (real)0 ? -value : value;
+    /* NaN is not below the limit, but must come out. */
+    return x <= (real)INFINITY ? value_signed : x;
+}
+
 static void term_tanh(const real *restrict x, int64_t count, real *restrict tanh_x,
                       real *restrict slope) {
     for (int64_t j = 0; j < count; j++) {
-        const real size = ABSOLUTE(x[j]) < TANH_LIMIT ? ABSOLUTE(x[j]) : TANH_LIMIT;
-        const real t = -TWO_LOG2_E * size, rounded = t + TANH_ROUNDER;
-        const real r = t - (rounded - TANH_ROUNDER);
-        real_bits bits;
-        memcpy(&bits, &rounded, sizeof bits);
-        bits = (bits << TANH_FRACTION) + ((real_bits)TANH_BIAS << TANH_FRACTION);
-        real power, p = EXP2[0];
-        memcpy(&power, &bits, sizeof power);
-        for (int k = 1; k < EXP2_TERMS; k++) p = p * r + EXP2[k];
-        p *= r;
-        const real e = power * p + power, rest = -(power * p + (power - (real)1));
-        const real whole = (real)1 + e, value = rest / whole;
-        const real value_signed = x[j] < (real)0 ? -value : value;
-        /* NaN is not below the limit, but must come out. */
-        tanh_x[j] = x[j] <= (real)INFINITY ? value_signed : x[j];
-        slope[j] = (real)4 * e / (whole * whole);
+        const tanh_parts parts = parts_of_tanh(x[j]);
+        tanh_x[j] = tanh_of(x[j], parts);
+        slope[j] = (real)4 * parts.e / (parts.whole * parts.whole);
     }
-}
-
-/* `step` is a constant where this is expanded and rows are read forwards or backwards. */
-static ALWAYS_INLINE void read_numbers(const void *from, ota_type type, int64_t step, int64_t count,
-                                       real *restrict to) {
-    switch (type) {
-    case OTA_F64:
-        for (int64_t k = 0; k < count; k++) to[k] = (real)((const double *)from)[k * step];
-        break;
-    case OTA_F32:
-        for (int64_t k = 0; k < count; k++) to[k] = (real)((const float *)from)[k * step];
-        break;
-    case OTA_BF16:
-        for (int64_t k = 0; k < count; k++)
-            to[k] = (real)ota_f32_from_bf16(((const uint16_t *)from)[k * step]);
-        break;
-    case OTA_F16:
-        for (int64_t k = 0; k < count; k++)
-            to[k] = (real)ota_f32_from_f16(((const uint16_t *)from)[k * step]);
-        break;
-    default:
-        for (int64_t k = 0; k < count; k++)
-            to[k] = ((const uint8_t *)from)[k * step] != 0 ? (real)1 : (real)0;
-    }
-}
-
-static void term_numbers(const void *from, ota_type type, int64_t step, int64_t count, real *to) {
-    if (step == 1)
-        read_numbers(from, type, 1, count, to);
-    else if (step == -1)
-        read_numbers(from, type, -1, count, to);
-    else
-        read_numbers(from, type, step, count, to);
 }
 
 /* An addend of at most `least`, or -inf on either side, forbids the pair whatever the other holds: NaN under a mask must
  * vanish. */
-static void term_add_or_forbid(const real *restrict addend, real least, int64_t count,
+static void term_add_or_forbid(const real *restrict addend, real least, real scale, int64_t count,
                                real *restrict s) {
     for (int64_t k = 0; k < count; k++) {
-        const real sum = s[k] + addend[k];
-        const real held = s[k] <= NO_SCORE ? NO_SCORE : sum;
+        const real at = s[k] * scale, sum = at + addend[k];
+        const real held = at <= NO_SCORE ? NO_SCORE : sum;
         s[k] = addend[k] <= least ? NO_SCORE : held;
     }
 }
 
-static void term_add(const real *restrict addend, int64_t count, real *restrict s) {
-    for (int64_t k = 0; k < count; k++) s[k] += addend[k];
+static void term_add(const real *restrict addend, real scale, int64_t count, real *restrict s) {
+    for (int64_t k = 0; k < count; k++) s[k] = s[k] * scale + addend[k];
 }
 
 static void term_allow(const real *restrict flag, int64_t count, real *restrict s) {
     for (int64_t k = 0; k < count; k++) s[k] = flag[k] > (real)0 ? s[k] : NO_SCORE;
 }
 
-static void term_distance(int64_t distance, real slope, int64_t count, real *restrict s) {
+/* Distances that 32 bits hold, which more levels convert abreast, give the same numbers. */
+static void term_distance(int64_t distance, real slope, real scale, int64_t count,
+                          real *restrict s) {
+    if (distance < INT32_MAX && distance - count > INT32_MIN) {
+        for (int32_t k = 0; k < (int32_t)count; k++) {
+            const int32_t away = (int32_t)distance - k;
+            s[k] = s[k] * scale - slope * (real)(away < 0 ? -away : away);
+        }
+        return;
+    }
     for (int64_t k = 0; k < count; k++) {
         const int64_t away = distance - k;
-        s[k] -= slope * (real)(away < 0 ? -away : away);
+        s[k] = s[k] * scale - slope * (real)(away < 0 ? -away : away);
     }
 }
 
-static void term_softcap(real cap, int64_t count, real *restrict s) {
-    enum { PIECE = 128 };
-    real ratio[PIECE], tanh_x[PIECE], slope[PIECE];
-    for (int64_t first = 0; first < count; first += PIECE) {
-        const int64_t here = ota_int_min(count - first, PIECE);
-        real *at = s + first;
-        for (int64_t k = 0; k < here; k++) ratio[k] = at[k] / cap;
-        term_tanh(ratio, here, tanh_x, slope);
-        for (int64_t k = 0; k < here; k++) at[k] = at[k] <= NO_SCORE ? at[k] : cap * tanh_x[k];
+static void term_softcap(real cap, real scale, int64_t count, real *restrict s) {
+    for (int64_t k = 0; k < count; k++) {
+        const real at = s[k] * scale, ratio = at / cap;
+        const real capped = cap * tanh_of(ratio, parts_of_tanh(ratio));
+        s[k] = at <= NO_SCORE ? at : capped;
     }
 }
 
@@ -145,7 +130,7 @@ static bool is_finite(const real *x, int64_t count) {
     return vec_reduce_add(all) == 0;
 }
 
-static const OF_TYPE(term_passes) term_passes = {.numbers = term_numbers,
+static const OF_TYPE(term_passes) term_passes = {.numbers = numbers_from,
                                                  .add_or_forbid = term_add_or_forbid,
                                                  .add = term_add,
                                                  .allow = term_allow,
