@@ -123,7 +123,8 @@ def known_names(
     what: str, given: Iterable[Any], known: Iterable[str], whose: str, also: Iterable[str] = ()
 ) -> None:
     """TypeError for a name among the given that is none of the known; one of `also` may have been meant."""
-    known = list(known)
+    given = list(given)
+    known = list(known) if given else []
     for name in given:
         if name not in known:
             hint = nearest(name, [*known, *also]) if isinstance(name, str) else ""
