@@ -20,7 +20,7 @@
 #include "otattn.h"
 #include "spec.h"
 
-enum { N = 150, M = 300, WIDTH = 9, VALUES = 5, BATCH = 2, HEADS = 2, MOST = 3, KINDS = 17 };
+enum { N = 150, M = 300, WIDTH = 9, VALUES = 5, BATCH = 2, HEADS = 2, MOST = 3, KINDS = 18 };
 enum { OUT = BATCH * HEADS * N * VALUES, QUERIES = BATCH * HEADS * N * WIDTH };
 enum { KEYS = BATCH * HEADS * M * WIDTH, VALUES_ALL = BATCH * HEADS * M * VALUES };
 
@@ -232,6 +232,11 @@ static void choose_masks(trial *t, int kind) {
         set_support(t, OTA_SUPPORT_BOOLEAN, flags);
         set_support(t, OTA_SUPPORT_ADDITIVE, key_numbers);
         set_term(t, OTA_TERM_RELATIVE_INSIDE, differences, 0.0);
+        break;
+    case 16:
+        set_support(t, OTA_SUPPORT_BOOLEAN, flags);
+        set_term(t, OTA_TERM_ALIBI, none, 0.05);
+        set_term(t, OTA_TERM_DENSE, wide, 0.0);
         break;
     default:
         set_support(t, OTA_SUPPORT_ADDITIVE, key_numbers);
