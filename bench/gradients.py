@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import ctypes
 import math
+import re
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -175,7 +176,7 @@ def main() -> None:
     sides = [Library(path) for path in (options.before, options.library) if path]
     heads = ("before", "now", "apart") if len(sides) == 2 else ("now",)
     print(f"{'method':24}{'gradient of':14}{'n':>6}" + "".join(f"{head:>10}" for head in heads))
-    for method in options.methods.split(","):
+    for method in re.split(r",(?![^{]*})", options.methods):
         for row in options.only.split(","):
             for n in map(int, options.sizes.split(",")):
                 cases = [Case(side, method, row, n) for side in sides]

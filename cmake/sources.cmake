@@ -570,6 +570,7 @@ set(OTATTN_TEST_SOURCES
     tests/analysis/test_memory.c
     tests/analysis/test_simplex.c
     tests/analysis/test_spectra.c
+    tests/backend/test_edges.c
     tests/backend/test_exp2.c
     tests/backend/test_gradient_kernel.c
     tests/backend/test_kernels.c

@@ -58,6 +58,14 @@ static inline ota_capped_edge ota_capped_edge_without(const ota_row_parameters *
         .mu = mu, .stage = OTA_CAPPED_EDGE_OTHERS, .others = ota_edge_begin(&row, top, -f), .f = f};
 }
 
+/* A key at its cap. */
+static inline void ota_capped_edge_add(ota_capped_edge_sums *sums, double cap) {
+    const double sum = sums->closed + cap;
+    sums->lost += sums->closed >= cap ? (sums->closed - sum) + cap : (cap - sum) + sums->closed;
+    sums->closed = sum;
+    sums->full++;
+}
+
 static inline void ota_capped_edge_answer(const ota_row_parameters *parameters,
                                           const ota_capped_edge *of, double x, double cap,
                                           ota_capped_edge_sums *sums) {
@@ -68,10 +76,7 @@ static inline void ota_capped_edge_answer(const ota_row_parameters *parameters,
     } else if (!full) {
         sums->top = fmax(sums->top, x);
     } else {
-        const double sum = sums->closed + cap;
-        sums->lost += sums->closed >= cap ? (sums->closed - sum) + cap : (cap - sum) + sums->closed;
-        sums->closed = sum;
-        sums->full++;
+        ota_capped_edge_add(sums, cap);
     }
 }
 

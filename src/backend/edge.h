@@ -123,10 +123,11 @@ typedef enum ota_edge_stage {
 typedef struct ota_edge_search {
     ota_edge_row row;
     ota_edge_stage stage;
-    double top, level;
+    double top, guess, level;
     double out; /* no key up to here has weight */
     ota_edge edge;
     ota_edge_sums first; /* where nothing lies between the edge and the threshold */
+    double most;         /* the largest weight that a key at the edge may have */
     int step, move;
 } ota_edge_search;
 
@@ -142,7 +143,7 @@ static inline void ota_edge_ask_sums(ota_edge_search *of, ota_edge_stage stage, 
 
 /* `top` is the row's largest x, the sink's included; `guess`, a level near the threshold. */
 static inline ota_edge_search ota_edge_begin(const ota_edge_row *row, double top, double guess) {
-    ota_edge_search of = {.row = *row, .top = top, .out = -INFINITY};
+    ota_edge_search of = {.row = *row, .top = top, .guess = guess, .out = -INFINITY};
     if (guess < top)
         ota_edge_ask_above(&of, OTA_EDGE_FIRST, guess);
     else
@@ -164,11 +165,14 @@ static inline void ota_edge_ask_weight(ota_edge_search *of, double q) {
     of->edge.delta = pow(q, 1.0 / of->row.power);
 }
 
-/* q at an edge whose keys above carry less than mu. */
+/* q at an edge whose keys above carry less than mu, by steps from above: from the most that it may be, or from where the guess puts it. */
 static inline void ota_edge_settle_at(ota_edge_search *of, const ota_edge_sums *sums) {
+    const double apart = ota_edge_distance(&of->row, of->guess, of->edge.at);
+    const double near = apart > 0.0 ? (1.0 + 1.0e-6) * pow(apart, of->row.power) : INFINITY;
     of->first = *sums;
     of->step = 0;
-    ota_edge_ask_weight(of, (of->row.mu - sums->above) / sums->ties);
+    of->most = (of->row.mu - sums->above) / sums->ties;
+    ota_edge_ask_weight(of, near < of->most ? near : of->most);
 }
 
 static inline void ota_edge_climb(ota_edge_search *of, const ota_edge_sums *sums) {
@@ -214,6 +218,11 @@ static inline void ota_edge_weigh(ota_edge_search *of, const ota_edge_sums *sums
     const double q = of->edge.weight;
     of->edge.sum = sums->above + sums->ties * q;
     const double excess = of->edge.sum - of->row.mu, next = q - excess / (sums->ties + sums->rise);
+    if (of->step == 0 && excess < 0.0 && q < of->most) { /* the guess was too low */
+        of->step = 1;
+        ota_edge_ask_weight(of, of->most);
+        return;
+    }
     if (!(excess > 2.0e-16 * of->row.mu) || !(next < q) || !(next > 0.0) ||
         ++of->step >= OTA_EDGE_STEPS)
         ota_edge_look_down(of);

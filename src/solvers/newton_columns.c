@@ -82,7 +82,9 @@ static void update_task(void *context, int64_t task, int worker) {
         if (!(head->g[j] > -INFINITY) || !(state->pass.target[j] > 0.0)) continue;
         for (int64_t i = 0; i < state->pass.rows; i++)
             x[i] = state->wide[i * state->pass.stride + j] + head->f[i];
+        const double about = -head->g[j];
         job->parameters.line = j;
+        job->parameters.threshold = &about;
         ota_row_found found;
         state->head->host.algebra->row_solve(&job->parameters, x, NULL, state->pass.rows,
                                              state->pass.target[j], p, &found);

@@ -15,8 +15,8 @@
 #include <math.h>
 
 #include "backend/capped.h"
-#include "backend/capped_edge.h"
 #include "backend/cpu/real.h"
+#include "backend/cpu/rows/capped_edges.h"
 #include "backend/cpu/rows/capped_keys.h"
 #include "backend/threshold.h"
 #include "base/exp2.h"
@@ -116,38 +116,6 @@ static void write_between(const capped_row *row, const ota_capped_search *ends, 
     if (parameters->sink > -INFINITY)
         found->sink = ota_capped_between(parameters, ends, part, parameters->sink, INFINITY);
     found->potential = ends->f;
-}
-
-static double lift_of(const void *row, int64_t j) { return lifted(row, j); }
-static double cap_of_key(const void *row, int64_t j) { return cap_of(row, j); }
-
-/* At a potential and the edge beside it. The weights may lie over the scores. */
-static void edge_weights(const capped_row *row, const ota_edge *edge, double f, double factor,
-                         real *p, ota_row_found *found) {
-    found->mass = 0.0;
-    for (int64_t j = 0; j < row->count; j++) {
-        const double weight = ota_capped_edge_weight(row->parameters, edge, f, factor,
-                                                     lifted(row, j), cap_of(row, j));
-        p[j] = (real)weight;
-        found->mass += weight;
-    }
-    found->sink =
-        ota_capped_edge_weight(row->parameters, edge, f, factor, row->parameters->sink, INFINITY);
-    found->potential = f;
-    found->edge = *edge;
-}
-
-/* Orders above 2, from f near the potential. The weights may lie over the scores. */
-static bool edge_row(const capped_row *row, double mu, double f, real *p, ota_row_found *found) {
-    const ota_row_parameters *parameters = row->parameters;
-    const ota_capped_edge_keys keys = {row, lift_of, cap_of_key, row->count};
-    ota_capped_edge edge;
-    if (!parameters->regulariser->tsallis || !(parameters->order > 2.0) ||
-        !ota_capped_edge_find(parameters, &keys, mu, f, &edge))
-        return false;
-    edge_weights(row, &edge.others.edge, edge.f, edge.factor, p, found);
-    found->mass = mu - found->sink;
-    return true;
 }
 
 /* ---- where the sum is mu ------------------------------------------------------------------------ */
@@ -471,7 +439,7 @@ static bool power_row(const capped_row *row, double mu, double top, real *p, ota
                               ? accuracy
                               : fmax(rounded, parameters->close * parameters->close);
     level_search search = level_begin(fabs(guess) < INFINITY ? guess : whole, whole);
-    bool jumped = power < 1.0;
+    bool jumped = power < 1.0 && !(fabs(guess) < INFINITY);
     /* Weights of such orders rise to their caps so fast that few keys of a row are open. */
     if (jumped) search = power_level(row, mu, top);
     kept_keys kept;
