@@ -256,12 +256,12 @@ typedef struct ota_far {
     double *row_shift, *row_top; /* [rows] taken off S; largest number of the row afterwards */
     double *column_shift;        /* [columns] taken off S */
     double *asked, *floors;      /* [columns] nu and floors of keys whose bounds bind for certain */
-    /* found */
-    bool shut;        /* the scores are S', and f and g belong to those */
-    bool aligned;     /* by the potentials of a plan without entropy */
-    bool parted;      /* without the pairs, too, that no plan uses of those left */
-    double depth;     /* pairs as far as this below the top of their row are shut */
-    double sink;      /* taken off the sink, g and row_shift aside */
+    bool shut;                   /* found: the scores are S', and f and g belong to those */
+    bool aligned;                /* by the potentials of a plan without entropy */
+    bool parted;                 /* without the pairs, too, that no plan uses of those left */
+    bool follows;                /* that plan comes next where steps are slow */
+    double depth;                /* pairs as far as this below the top of their row are shut */
+    double sink;                 /* taken off the sink, g and row_shift aside */
     double rows_sink; /* where rows that use their sink have it before they are shifted */
 } ota_far;
 

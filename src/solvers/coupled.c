@@ -20,7 +20,7 @@
 /* Ranges in units of t up to which the linear domain keeps every entry [TOT-105]. */
 static const double linear_range[2] = {600.0, 80.0};
 
-enum { INTERIOR_ROWS = 6, INTERIOR_MATRICES = 3 };
+enum { INTERIOR_ROWS = 6, INTERIOR_MATRICES = 3, INTERIOR_CAPPED = 5, CAPPED_KEYS = 512 };
 enum { LANE = 16 };
 
 ota_status ota_coupled_tick(const ota_coupled *state, int64_t round, double residual) {
@@ -92,10 +92,13 @@ void ota_coupled_layout(ota_coupled *state, ota_arena *arena, bool prune, unsign
             state->gathered = ota_arena_take(
                 arena, times(2 * state->pass.chunks, ota_int_round_up(rows, LANE)), number);
         state->powers = ota_arena_take(arena, row_count, number);
-        if ((needs & OTA_NEEDS_INTERIOR) != 0 && columns <= OTA_NEWTON_DENSE) {
+        const bool capped = (needs & OTA_NEEDS_FLOW) != 0;
+        if ((needs & OTA_NEEDS_INTERIOR) != 0 &&
+            columns <= (capped ? CAPPED_KEYS : OTA_NEWTON_DENSE)) {
             const size_t more = times(INTERIOR_ROWS, rows + state->pass.chunks);
-            state->interior.matrix = ota_arena_take(arena, times(INTERIOR_MATRICES, rows),
-                                                    times(stride, sizeof(double)));
+            const int64_t matrices = capped ? INTERIOR_CAPPED : INTERIOR_MATRICES;
+            state->interior.matrix =
+                ota_arena_take(arena, times(matrices, rows), times(stride, sizeof(double)));
             state->interior.rows = ota_arena_take(arena, more, number);
         }
     }
@@ -391,8 +394,9 @@ static ota_status leave(ota_coupled *state, ota_outcome outcome, ota_status stop
     default: break; /* slow or out of rounds; the others come from a stored kernel alone */
     }
     if (!ota_coupled_search(state)) return OTA_INFEASIBLE;
-    /* Where f64 follows, it asks. */
-    const ota_status allowed = head->scores.tried ? OTA_OK : caps_allow_a_plan(state);
+    /* What follows asks. */
+    const bool last = !head->scores.tried && !head->scores.far.follows;
+    const ota_status allowed = last ? caps_allow_a_plan(state) : OTA_OK;
     if (allowed != OTA_OK) return allowed;
     memcpy(head->g, state->best, (size_t)state->pass.columns * sizeof *head->g);
     residual = ota_measure(state);

@@ -109,7 +109,7 @@ struct ota_coupled {
     double *brackets;     /* [2] vectors of padded columns, of rows on many processes */
     ota_row_lists lists;
     struct {
-        double *matrix; /* [3][rows][stride] */
+        double *matrix; /* [3][rows][stride], within entry caps [5] */
         double *rows;   /* [6][rows] and [3][chunks] */
     } interior;
 };
@@ -231,11 +231,10 @@ bool ota_coupled_closes(const ota_head *head, int64_t j);
 const char *ota_not_coupled(const ota_resolved *r);
 const char *ota_tolerance_only(const ota_resolved *r);
 
-/* w of one Tsallis weight of a row of this mass. */
-double ota_newton_slope(const ota_head *head, double mass, double p);
-
 /* ---- stored_semidual.c ---------------------------------------------------------------------- */
 
+/* w of one Tsallis weight of a row of this mass. */
+double ota_newton_slope(const ota_head *head, double mass, double p);
 extern const ota_semidual ota_stored_semidual;
 /* state->wide of the scores. */
 void ota_widen_scores(ota_coupled *state);

@@ -472,8 +472,13 @@ ota_status ota_far_scores_solve(ota_head *head, const ota_far_call *call) {
     /* Every leading block of prefix columns is a head of its own. */
     const bool whole = ota_head_rule(head)->coupling != OTA_COUPLING_LEADING;
     const bool tried = near || !whole || shut(head);
+    const char *cannot = ota_far_plan_cannot(head);
     if (tried) {
+        head->scores.far.follows = near && whole && cannot == NULL &&
+                                   head->row.regulariser->capped &&
+                                   head->scores.range > alignment_depth(head);
         first = solve_shifted(head, call);
+        head->scores.far.follows = false;
         if (!whole || !may_go_on(first)) return first;
         /* Where pairs forbidden by -inf leave no plan of positive weights there is none. */
         if (near && (first == OTA_INFEASIBLE ||
@@ -482,7 +487,6 @@ ota_status ota_far_scores_solve(ota_head *head, const ota_far_call *call) {
         (void)ota_snprintf(why, sizeof why, "%.*s", (int)sizeof why - 1, head->found.sentence);
     }
     ota_status aligned = OTA_TOL_UNREACHABLE;
-    const char *cannot = ota_far_plan_cannot(head);
     if (cannot != NULL && (near || first == OTA_NOT_CONVERGED)) return first;
     if (cannot == NULL) {
         if (!begin_again(head, call, sink)) return OTA_ECOMM;

@@ -8,6 +8,9 @@
  *     columns   sum_i P_ij = nu_j,  or c_j with g_j = -rho log(c_j / nu_j),
  *               or capacity_j - s_j with s_j (-g_j) = beta, or between two bounds (columns/)
  *
+ * Within entry caps P_ij + Q_ij = cap_ij with Q_ij Y_ij = beta, too, and + Y_ij in the first line. There Z / P grows by Y / Q and
+ * beta / P becomes less by beta / Q in what follows. Where some pair is at its cap in every plan no point lies inside.
+ *
  * One step with d = 1 / (phi'' + Z / P) is
  *
  *     dP = d (df + dg + h),   h = beta / P + S + f + g - phi'
@@ -29,7 +32,7 @@ enum { STEPS = 80, POOR_STEPS = 6 };
 
 /* Part of the way to the boundary that a step may go. */
 static const double boundary = 0.995, nearest = 1.0e-6;
-/* Rounding may take the slack of a weight further down than the step did, but not below this part. */
+/* Rounding may take the slack of a weight, or its room, further down than the step did, but not below this part. */
 static const double least_left = 1.0e-8;
 /* First slack, in units of what the potentials range over. */
 static const double first_slack = 0.1;
@@ -42,10 +45,12 @@ typedef struct interior {
     ota_coupled *state;
     const double *scores;
     double t, beta;
-    double taken;   /* length of the step */
-    bool corrected; /* the second-order term of the predictor belongs to h */
-    /* [rows][stride] P, Z, dP */
-    double *plan, *slack, *move;
+    double taken;                /* length of the step */
+    bool corrected;              /* the second-order term of the predictor belongs to h */
+    double *plan, *slack, *move; /* [rows][stride] P, Z, dP */
+    struct {
+        double *room, *price; /* [rows][stride] Q and Y, or NULL */
+    } caps;
     /* [rows] df, right side, D; weight on the sink, its slack and move */
     double *row_step, *row_right, *row_sum, *sink, *sink_slack, *sink_move;
     /* [chunks] longest step, sums of dP dZ and of P Z */
@@ -71,14 +76,48 @@ static double price_of(const interior *n, double p, double *curvature) {
     return n->t / (order - 1.0) * power * p;
 }
 
+/* One weight. */
+typedef struct weight_of_pair {
+    double p, z, moved; /* moved: dP of the predictor */
+    double q, y;        /* q: INFINITY where no cap is below the row's mass */
+} weight_of_pair;
+
+/* Key j, or the sink at `columns`. */
+static inline weight_of_pair weight_at(const interior *n, int64_t i, int64_t j) {
+    const int64_t at = i * n->state->pass.stride + j;
+    const bool key = j < n->state->pass.columns, capped = key && n->caps.room != NULL;
+    return (weight_of_pair){key ? n->plan[at] : n->sink[i], key ? n->slack[at] : n->sink_slack[i],
+                            key ? n->move[at] : n->sink_move[i],
+                            capped ? n->caps.room[at] : INFINITY, capped ? n->caps.price[at] : 0.0};
+}
+
+/* The second-order terms of P Z and Q Y. */
+static inline double second_of_slack(const interior *n, const weight_of_pair *at) {
+    return n->corrected ? -at->moved * at->z * (1.0 + at->moved / at->p) : 0.0;
+}
+
+static inline double second_of_excess(const interior *n, const weight_of_pair *at) {
+    return n->corrected ? at->moved * at->y * (1.0 - at->moved / at->q) : 0.0;
+}
+
 /* d and h of one weight; `lift` = S + f + g. */
-static double stiffness(const interior *n, double p, double z, double moved, double lift,
-                        double *h) {
+static inline double stiffness(const interior *n, const weight_of_pair *at, double lift,
+                               double *h) {
     double curvature;
-    const double price = price_of(n, p, &curvature);
-    const double second = n->corrected ? -moved * z * (1.0 + moved / p) : 0.0;
-    *h = (n->beta - second) / p + lift - price;
-    return 1.0 / (curvature + z / p);
+    const double price = price_of(n, at->p, &curvature);
+    double stiff = curvature + at->z / at->p;
+    *h = (n->beta - second_of_slack(n, at)) / at->p + lift - price;
+    if (at->q < INFINITY) *h -= (n->beta - second_of_excess(n, at)) / at->q, stiff += at->y / at->q;
+    return 1.0 / stiff;
+}
+
+/* dZ and dY where P moves by dp. */
+static inline double move_of_slack(const interior *n, const weight_of_pair *at, double dp) {
+    return (n->beta - second_of_slack(n, at)) / at->p - at->z - at->z / at->p * dp;
+}
+
+static inline double move_of_excess(const interior *n, const weight_of_pair *at, double dp) {
+    return (n->beta - second_of_excess(n, at)) / at->q - at->y + at->y / at->q * dp;
 }
 
 /* Key j, or the sink at `columns`. */
@@ -95,6 +134,20 @@ static bool may_use(const interior *n, int64_t i, int64_t j) {
 }
 
 /* ---- start ----------------------------------------------------------------------------------- */
+
+/* A weight of about p within its cap, and the room that is left of it. */
+static double start_at(interior *n, int64_t i, int64_t j, double p) {
+    const ota_coupled *state = n->state;
+    const int64_t at = i * state->pass.stride + j;
+    if (n->caps.room == NULL) return p;
+    const double cap = ota_entry_cap(&state->head->row.caps, i, j);
+    n->caps.room[at] = INFINITY;
+    n->caps.price[at] = 0.0;
+    if (!(cap < state->head->mu[i])) return p;
+    const double within = fmin(p, 0.5 * cap);
+    n->caps.room[at] = cap - within;
+    return within;
+}
 
 static void start_row(interior *n, int64_t i, double delta) {
     ota_coupled *state = n->state;
@@ -116,7 +169,7 @@ static void start_row(interior *n, int64_t i, double delta) {
     const double share = has_sink ? mu / (keys + 1.0) : 0.0;
     for (int64_t j = 0; j < state->pass.columns; j++) {
         if (!may_use(n, i, j)) continue;
-        p[j] = (mu - share) * (state->pass.target[j] / total);
+        p[j] = start_at(n, i, j, (mu - share) * (state->pass.target[j] / total));
         if (!(p[j] > 0.0)) continue;
         const double room = price_of(n, p[j], &curvature) - s[j] - head->g[j];
         if (room < least) least = room;
@@ -131,6 +184,9 @@ static void start_row(interior *n, int64_t i, double delta) {
     n->sink_slack[i] -= has_sink ? head->f[i] : 0.0;
     for (int64_t j = 0; j < state->pass.columns; j++) {
         if (p[j] > 0.0) z[j] = price_of(n, p[j], &curvature) - s[j] - head->g[j] - head->f[i];
+        if (p[j] > 0.0 && n->caps.room != NULL &&
+            n->caps.room[i * state->pass.stride + j] < INFINITY)
+            z[j] += n->caps.price[i * state->pass.stride + j] = delta;
     }
 }
 
@@ -195,7 +251,7 @@ static double start(interior *n) {
  * p + d h + d right / D. */
 static void assemble_chunk(void *context, int64_t chunk, int worker) {
     (void)worker;
-    const interior *n = context;
+    const interior own = *(const interior *)context, *n = &own;
     ota_coupled *state = n->state;
     const ota_head *head = state->head;
     double *leaked = state->pass.chunk.sums + chunk * state->pass.padded_columns,
@@ -207,9 +263,7 @@ static void assemble_chunk(void *context, int64_t chunk, int worker) {
     ota_watch watch = ota_watch_of(head->settings);
     for (int64_t i = first; i < last && !ota_watch_ends(&watch, state->pass.columns); i++) {
         double *w = state->weights + i * state->pass.stride;
-        const double *p = n->plan + i * state->pass.stride, *z = n->slack + i * state->pass.stride,
-                     *s = n->scores + i * state->pass.stride,
-                     *moved = n->move + i * state->pass.stride;
+        const double *p = n->plan + i * state->pass.stride, *s = n->scores + i * state->pass.stride;
         double sum = 0.0, mass = 0.0, leak = 0.0, h;
         n->row_sum[i] = 0.0;
         if (!(head->f[i] > -INFINITY)) {
@@ -219,14 +273,15 @@ static void assemble_chunk(void *context, int64_t chunk, int worker) {
         for (int64_t j = 0; j < state->pass.columns; j++) {
             w[j] = 0.0;
             if (!(p[j] > 0.0)) continue;
-            w[j] = stiffness(n, p[j], z[j], moved[j], s[j] + head->f[i] + head->g[j], &h);
+            const weight_of_pair at = weight_at(n, i, j);
+            w[j] = stiffness(n, &at, s[j] + head->f[i] + head->g[j], &h);
             sum += w[j];
             mass += p[j] + w[j] * h;
             reached[j] += p[j] + w[j] * h;
         }
         if (n->sink[i] > 0.0) {
-            leak = stiffness(n, n->sink[i], n->sink_slack[i], n->sink_move[i],
-                             head->row.sink + head->f[i], &h);
+            const weight_of_pair at = weight_at(n, i, state->pass.columns);
+            leak = stiffness(n, &at, head->row.sink + head->f[i], &h);
             mass += n->sink[i] + leak * h;
         }
         n->row_right[i] = head->mu[i] - mass;
@@ -267,7 +322,7 @@ static void assemble(interior *n) {
 /* df, dP, and how far the step may go; sums of P Z and of dP dZ. */
 static void move_chunk(void *context, int64_t chunk, int worker) {
     (void)worker;
-    const interior *n = context;
+    const interior own = *(const interior *)context, *n = &own;
     const ota_coupled *state = n->state;
     const ota_head *head = state->head;
     double limit = 1.0, product = 0.0, complement = 0.0;
@@ -276,7 +331,6 @@ static void move_chunk(void *context, int64_t chunk, int worker) {
     ota_watch watch = ota_watch_of(head->settings);
     for (int64_t i = first; i < last && !ota_watch_ends(&watch, state->pass.columns); i++) {
         const double *w = state->weights + i * state->pass.stride,
-                     *p = n->plan + i * state->pass.stride, *z = n->slack + i * state->pass.stride,
                      *s = n->scores + i * state->pass.stride;
         double *moved = n->move + i * state->pass.stride;
         double sum = 0.0;
@@ -287,19 +341,24 @@ static void move_chunk(void *context, int64_t chunk, int worker) {
             n->row_right[i] / n->row_sum[i] - sum / sqrt(n->row_sum[i]);
         for (int64_t j = 0; j <= state->pass.columns; j++) {
             const bool key = j < state->pass.columns;
-            const double weight = key ? p[j] : n->sink[i], slack = key ? z[j] : n->sink_slack[i];
-            double *to = key ? &moved[j] : &n->sink_move[i], h;
-            if (!(weight > 0.0)) continue;
+            const weight_of_pair at = weight_at(n, i, j);
+            double h;
+            if (!(at.p > 0.0)) continue;
             const double lift = head->f[i] + (key ? s[j] + head->g[j] : head->row.sink);
-            const double d = stiffness(n, weight, slack, *to, lift, &h);
-            const double second = n->corrected ? -*to * slack * (1.0 + *to / weight) : 0.0;
+            const double d = stiffness(n, &at, lift, &h);
             const double dp = d * (df + (key ? n->step[j] : 0.0) + h);
-            const double dz = (n->beta - second) / weight - slack - slack / weight * dp;
-            if (-dp * limit > weight) limit = weight / -dp;
-            if (-dz * limit > slack) limit = slack / -dz;
+            const double dz = move_of_slack(n, &at, dp);
+            if (-dp * limit > at.p) limit = at.p / -dp;
+            if (-dz * limit > at.z) limit = at.z / -dz;
             product += dp * dz;
-            complement += weight * slack;
-            *to = dp;
+            complement += at.p * at.z;
+            *(key ? &moved[j] : &n->sink_move[i]) = dp;
+            if (!(at.q < INFINITY)) continue;
+            const double dy = move_of_excess(n, &at, dp);
+            if (dp * limit > at.q) limit = at.q / dp;
+            if (-dy * limit > at.y) limit = at.y / -dy;
+            product -= dp * dy;
+            complement += at.q * at.y;
         }
     }
     n->length[chunk] = limit;
@@ -331,7 +390,7 @@ static double move(interior *n, double *product, double *complement) {
 
 static void advance_chunk(void *context, int64_t chunk, int worker) {
     (void)worker;
-    const interior *n = context;
+    const interior own = *(const interior *)context, *n = &own;
     const ota_coupled *state = n->state;
     const ota_head *head = state->head;
     const double length = n->taken;
@@ -347,12 +406,26 @@ static void advance_chunk(void *context, int64_t chunk, int worker) {
             double *p = key ? &n->plan[at] : &n->sink[i],
                    *z = key ? &n->slack[at] : &n->sink_slack[i];
             if (!(*p > 0.0)) continue;
-            const double dp = key ? n->move[at] : n->sink_move[i];
+            const weight_of_pair before = weight_at(n, i, j);
+            const double dp = before.moved;
             const double lift =
                 df + head->f[i] + (key ? n->scores[at] + head->g[j] + n->step[j] : head->row.sink);
             double curvature;
             const double price = price_of(n, *p, &curvature);
-            const double next = *z + length * (price + curvature * dp - lift - *z);
+            /* Of Z and Y the larger one follows from the other. */
+            const double left = price + curvature * dp - lift;
+            double next = *z + length * (left - *z);
+            if (before.q < INFINITY) {
+                const bool low = before.p < before.q;
+                double dy = move_of_excess(n, &before, dp), dz = move_of_slack(n, &before, dp);
+                if (low)
+                    dz = left + before.y + dy - *z;
+                else
+                    dy = *z + dz - left - before.y;
+                next = *z + length * dz;
+                n->caps.price[at] = fmax(before.y + length * dy, least_left * before.y);
+                n->caps.room[at] = fmax(before.q - length * dp, least_left * before.q);
+            }
             *z = next > least_left * *z ? next : least_left * *z;
             *p += length * dp;
         }
@@ -402,6 +475,10 @@ static interior place(ota_coupled *state, const double *scores, double t) {
     for (size_t k = 0; k < sizeof matrices / sizeof matrices[0];
          k++, at += state->pass.rows * state->pass.stride)
         *matrices[k] = at;
+    if (state->head->row.regulariser->capped) {
+        n.caps.room = at;
+        n.caps.price = at + state->pass.rows * state->pass.stride;
+    }
     at = state->interior.rows;
     double **rows[] = {&n.row_step, &n.row_right, &n.row_sum, &n.sink, &n.sink_slack, &n.sink_move};
     for (size_t k = 0; k < sizeof rows / sizeof rows[0]; k++, at += state->pass.rows) *rows[k] = at;
@@ -471,8 +548,10 @@ static int64_t count_pairs(const interior *n) {
     int64_t count = own != NULL ? own->products * state->pass.columns : 0;
     ota_watch watch = ota_watch_of(state->head->settings);
     for (int64_t i = 0; i < state->pass.rows && !ota_watch_ends(&watch, state->pass.columns); i++) {
-        for (int64_t j = 0; j < state->pass.columns; j++)
-            count += n->plan[i * state->pass.stride + j] > 0.0;
+        for (int64_t j = 0; j < state->pass.columns; j++) {
+            const weight_of_pair at = weight_at(n, i, j);
+            count += !(at.p > 0.0) ? 0 : at.q < INFINITY ? 2 : 1;
+        }
         count += n->sink[i] > 0.0;
     }
     return count;

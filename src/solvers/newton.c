@@ -88,14 +88,6 @@ static bool is_stopped(const newton *n) {
 
 /* ---- evaluation ------------------------------------------------------------------------------ */
 
-/* w of one Tsallis weight. Above order 2 it is unbounded at the edge of the support. */
-double ota_newton_slope(const ota_head *head, double mass, double p) {
-    const double power = 2.0 - head->row.order, least = 1.0e-8 * mass;
-    if (!(p > 0.0)) return 0.0;
-    if (power < 0.0) return pow(p > least ? p : least, power);
-    return power > 0.0 ? pow(p, power) : 1.0;
-}
-
 static ota_column_kink kink_of(const newton *n, int64_t j) {
     const ota_head *head = n->state->head;
     const ota_column_parameters key = ota_head_parameters(head, j);
@@ -412,10 +404,13 @@ static bool start_pays(const newton *n, bool slow) {
     return n->state->head->warm && !slow && n->residual <= stage_residual;
 }
 
-/* Where steps on lists do not pay, is there another way? */
-static bool gives_way(const ota_coupled *state) {
-    return state->semidual == &ota_listed_semidual &&
-           (state->interior.matrix != NULL || state->head->scores.tried);
+/* Where steps on lists do not pay at t, is there another way? Within entry caps only few keys take it before all steps are spent. */
+static bool gives_way(const ota_coupled *state, double t) {
+    const ota_head *head = state->head;
+    if (state->semidual != &ota_listed_semidual) return false;
+    if (head->scores.tried) return true;
+    if (state->interior.matrix == NULL) return false;
+    return !head->row.regulariser->capped || (state->pass.columns < LARGE && t > head->tau);
 }
 
 /* Steps on lists go on where they halve the residual every other time. */
@@ -434,7 +429,7 @@ static ota_outcome iterate(newton *n, double t, double enough, int64_t most, ota
     double marker = INFINITY;
     int refused = 0;
     bool alternate = false;
-    const int patience = gives_way(state) ? OTHER_PATIENCE : PATIENCE;
+    const int patience = gives_way(state, t) ? OTHER_PATIENCE : PATIENCE;
     n->t = t;
     head->found.temperature = t;
     evaluate(n);
@@ -457,7 +452,7 @@ static ota_outcome iterate(newton *n, double t, double enough, int64_t most, ota
             alternate = n->residual > 0.5 * marker;
             marker = n->residual;
         }
-        if (alternate && gives_way(state)) return OTA_SLOW;
+        if (alternate && gives_way(state, t)) return OTA_SLOW;
         if (alternate && taken % 2 == 0) {
             if (state->wide == NULL) ota_widen_scores(state);
             ota_newton_columns(state, t);
@@ -499,20 +494,24 @@ static void soften(newton *n, double reach, ota_status *stopped) {
 }
 
 /* Steps on lists of the keys that may get weight, at falling temperatures where softmax says that the last one is low: the
- * interior point, which knows no temperature too low, is dear for many keys. Within entry caps no other way but whole rows
- * follows, and few weights lie between 0 and their caps: steps are shorter at first, and stages end nearer to their solutions. */
+ * interior point, which knows no temperature too low, is dear for many keys. Within entry caps few weights lie between 0 and their
+ * caps: steps are shorter at first, and stages end nearer to their solutions. */
 static ota_outcome run_on_lists(newton *n, ota_status *stopped) {
     ota_coupled *state = n->state;
     const ota_head *head = state->head;
     const bool capped = head->row.regulariser->capped;
-    const bool dear = state->pass.columns >= LARGE || capped;
-    const int64_t most = capped ? CAPPED_STEPS : dear ? LISTED_STEPS : DIRECT_STEPS;
+    const bool large = state->pass.columns >= LARGE, dear = large || capped;
+    const int64_t most = capped && large ? CAPPED_STEPS : dear ? LISTED_STEPS : DIRECT_STEPS;
     const double reach = ota_reach_of_weights(state, true);
     const double falls = capped ? capped_cooling : cooling;
     const double rough = capped ? capped_residual : rough_residual;
     double t = head->tau;
     state->semidual = &ota_listed_semidual;
     if (!head->warm) soften(n, t * reach, stopped);
+    /* Scores that lie so far apart take many temperatures. */
+    if (!large && head->scores.far.follows && state->interior.matrix != NULL &&
+        n->residual > stage_residual)
+        return *stopped == OTA_OK ? OTA_SLOW : OTA_STOPPED;
     if (dear && !head->warm && n->residual > stage_residual) {
         t = fmax(t, first_stage * head->scores.range / reach);
         soften(n, t * reach, stopped);
@@ -534,6 +533,12 @@ static ota_outcome run_on_lists(newton *n, ota_status *stopped) {
     return iterate(n, head->tau, head->settings->stop.tolerance, most, stopped);
 }
 
+static void begin_anew(newton *n) {
+    double *g = n->state->head->g;
+    for (int64_t j = 0; j < n->state->pass.columns; j++) g[j] = g[j] > -INFINITY ? 0.0 : -INFINITY;
+    n->shift = first_shift;
+}
+
 ota_outcome ota_newton_run(ota_coupled *state, ota_status *stopped) {
     ota_head *head = state->head;
     const double tau = head->tau, enough = head->settings->stop.tolerance;
@@ -550,28 +555,28 @@ ota_outcome ota_newton_run(ota_coupled *state, ota_status *stopped) {
         state->semidual = &ota_stored_semidual;
     if (state->semidual == &ota_stored_semidual) ota_widen_scores(state);
     if (!listed) outcome = iterate(&n, tau, enough, DIRECT_STEPS, stopped);
-    if (!listed && outcome != OTA_SLOW) return outcome;
-    for (int64_t j = 0; j < state->pass.columns; j++) {
-        if (head->g[j] > -INFINITY) head->g[j] = 0.0;
+    if (!listed && (outcome != OTA_SLOW || head->scores.far.follows)) return outcome;
+    begin_anew(&n);
+    if (state->interior.matrix != NULL && !ota_interior_run(state, state->wide, tau, stopped))
+        return OTA_STOPPED;
+    if (state->interior.matrix != NULL && capped) {
+        outcome = iterate(&n, tau, enough, STAGE_STEPS, stopped);
+        if (outcome == OTA_MET || outcome == OTA_STOPPED) return outcome;
+        begin_anew(&n);
     }
-    n.shift = first_shift;
-    if (state->interior.matrix == NULL)
-        outcome = cool(&n, stopped);
-    else if (!ota_interior_run(state, state->wide, tau, stopped))
-        outcome = OTA_STOPPED;
+    if (state->interior.matrix == NULL || capped) outcome = cool(&n, stopped);
     if (outcome == OTA_STOPPED || outcome == OTA_SPENT) return outcome;
     return iterate(&n, tau, enough, n.most, stopped);
 }
 
 /* ---- table row ------------------------------------------------------------------------------- */
 
-/* The interior point knows no caps. */
 unsigned ota_newton_needs(const ota_settings *s, const ota_regulariser_row *regulariser) {
     unsigned needs = OTA_NEEDS_NEWTON;
     if (s->ranks != NULL) return needs;
     if (regulariser->capped) needs |= OTA_NEEDS_FLOW;
     if (!regulariser->thresholded) return needs;
-    return needs | OTA_NEEDS_LISTS | (regulariser->capped ? 0 : OTA_NEEDS_INTERIOR);
+    return needs | OTA_NEEDS_LISTS | OTA_NEEDS_INTERIOR;
 }
 
 static ota_status solve(ota_head *head) {

@@ -135,6 +135,14 @@ static void solve_rows(ota_coupled *state, double t, double *sums) {
 
 /* ---- Hessian --------------------------------------------------------------------------------- */
 
+/* w of one Tsallis weight. Above order 2 it is unbounded at the edge of the support. */
+double ota_newton_slope(const ota_head *head, double mass, double p) {
+    const double power = 2.0 - head->row.order, least = 1.0e-8 * mass;
+    if (!(p > 0.0)) return 0.0;
+    if (power < 0.0) return pow(p > least ? p : least, power);
+    return power > 0.0 ? pow(p, power) : 1.0;
+}
+
 /* P -> w sqrt(k / W) in place; column sums of w times what the row leaks (sink, relaxed row). */
 static void curve_chunk(void *context, int64_t chunk, int worker) {
     (void)worker;

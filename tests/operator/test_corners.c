@@ -51,7 +51,8 @@ static void interior_points_know_no_units(void **unused) {
     (void)unused;
     enum { N = 20 };
     static const char *const methods[] = {"sparsemax/exact", "entmax:1.5/capped:2",
-                                          "entmax:1.5/relaxed:1"};
+                                          "entmax:1.5/relaxed:1",
+                                          "entmax:1.5/exact{entry_cap=0.3}"};
     static double scores[N * N], first[N * N];
     random_scores(scores, (int64_t)N * N, 1.0, 5);
     for (size_t k = 0; k < sizeof methods / sizeof methods[0]; k++) {

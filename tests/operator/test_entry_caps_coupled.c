@@ -80,6 +80,61 @@ static void totals_that_agree_to_the_tolerance(void **state) {
     free(s);
 }
 
+/* Caps that leave the pairs of a mask of numbers less room than the rows' mass: the rest lies on the numbers, and few weights lie between
+ * 0 and their caps, so that steps see no slope for far. The threads change no bit. */
+static void caps_without_room_take_few_steps(void **state) {
+    (void)state;
+    enum { QUERIES = 64, KEYS = 48, SEEDS = 3 };
+    static const struct {
+        const char *method;
+        int64_t most;
+    } table[] = {{"softmax/exact{entry_cap=0.15}", 12},
+                 {"softmax/exact{entry_cap=0.11}", 12},
+                 {"softmax/capped:1.5{entry_cap=0.15}", 12},
+                 {"entmax:1.5/exact{entry_cap=0.15}", 50},
+                 {"sparsemax/exact{entry_cap=0.15}", 50},
+                 {"entmax:3/exact{entry_cap=0.15}", 60},
+                 {"entmax:1.5/bounded:0.8,1.5{entry_cap=0.15}", 50}};
+    static double scores[QUERIES * KEYS], p[QUERIES * KEYS], first[QUERIES * KEYS], values[KEYS],
+        out[QUERIES], f[QUERIES], g[KEYS];
+    for (size_t k = 0; k < SEEDS * sizeof table / sizeof table[0]; k++) {
+        const char *method = table[k / SEEDS].method;
+        ota_problem problem = {.size = sizeof problem};
+        ota_options options = {.size = sizeof options};
+        ota_arrays arrays = {.size = sizeof arrays};
+        ota_result result = {.size = sizeof result};
+        ota_certificate found = {.size = sizeof found};
+        ota_error error;
+        dice_state = 40 + k % SEEDS;
+        fill_numbers(scores, QUERIES * KEYS, &dice_state, EVEN, 4.0);
+        fill_numbers(values, KEYS, &dice_state, EVEN, 1.0);
+        for (int64_t e = 0; e < QUERIES * KEYS; e++)
+            scores[e] += uniform(&dice_state) < 0.125 ? 0.0 : -1e9;
+        assert_int_equal(ota_method_parse(method, &problem, &options, &error), OTA_OK);
+        options.tolerance = 1.0e-5;
+        problem.scores = ota_array_of(scores, OTA_F64, 1, 1, QUERIES, KEYS);
+        arrays.values = ota_array_of(values, OTA_F64, 1, 1, KEYS, 1);
+        arrays.coupling = ota_array_of(p, OTA_F64, 1, 1, QUERIES, KEYS);
+        arrays.out = ota_array_of(out, OTA_F64, 1, 1, QUERIES, 1);
+        arrays.row_potential = ota_array_of(f, OTA_F64, 1, 1, 1, QUERIES);
+        arrays.column_potential = ota_array_of(g, OTA_F64, 1, 1, 1, KEYS);
+        for (int threads = 5; threads >= 1; threads -= 2) {
+            options.threads = threads;
+            if (ota_attend(&problem, &options, &arrays, &result, &error) < 0)
+                fail_msg("%s: %s", method, error.message);
+            if (threads == 5) memcpy(first, p, sizeof first);
+            assert_memory_equal(first, p, sizeof first);
+        }
+        assert_int_equal(ota_certify(&problem, &options, &arrays, &found, NULL, &error), OTA_OK);
+        if (!(found.row_error <= 1.0e-5 && found.column_error <= 1.0e-5 &&
+              found.cap_error <= 1.0e-9))
+            fail_msg("%s: row error %g, column error %g, cap error %g", method, found.row_error,
+                     found.column_error, found.cap_error);
+        if (result.rounds > table[k / SEEDS].most)
+            fail_msg("%s, %d: %d steps", method, (int)(k % SEEDS), (int)result.rounds);
+    }
+}
+
 /* Rows in order, and prefixes: the first row has m - n + 1 keys. */
 static const char *const in_order[] = {"softmax/online:0.3", "entmax:1.5/online:0.3",
                                        "hard/online:0.3",    "softmax/prefix",
@@ -243,6 +298,7 @@ TEST_FILE(test_entry_caps_coupled) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(coupled_columns_are_certified),
         cmocka_unit_test(totals_that_agree_to_the_tolerance),
+        cmocka_unit_test(caps_without_room_take_few_steps),
         cmocka_unit_test(plans_are_those_of_the_reference),
         cmocka_unit_test(rows_in_order_are_those_of_the_reference),
         cmocka_unit_test(derivatives_are_those_of_differences),
