@@ -49,6 +49,8 @@ typedef struct ota_match {
     double *base;                  /* [padded] scratch of who drives the search, */
     double slack;                  /* and how far it lets costs be off; 0: by rounding alone */
     int32_t *row_of;               /* [padded] matched row, -1 at first */
+    uint64_t *taken;               /* [padded / 64 + 1] bits of the matched columns, */
+    bool marked;                   /* where they are kept, since many are tied; false at first */
     int32_t *column_of;            /* [rows] matched column, -1 at first */
     int32_t *waiting, *next;       /* [rows] unmatched rows */
     int32_t *reached;              /* [rows] scratch */

@@ -8,8 +8,10 @@
 
 #include <cmocka.h>
 
+#include "backend/cpu/kernels/kernels.h"
 #include "groups.h"
 #include "matching_cases.h"
+#include "solvers/matching/assignment_dense.h"
 #include "spec.h"
 
 static void assignment_equals_brute_force(void **state) {
@@ -173,6 +175,120 @@ static void cancelling_is_heard(void **state) {
     free(work);
 }
 
+/* ---- passes over a dense matrix --------------------------------------------------------------- */
+
+enum { BIDDERS_MOST = 200, CROWDS = 5 };
+
+/* Costs of 0 and 1, few or many of either; of few values; some forbidden. */
+static void draw_costs(dice *d, int crowd, ota_match *match) {
+    const int64_t n = match->rows;
+    for (int64_t k = 0; k < n * match->padded; k++) match->own[k] = INFINITY;
+    for (int64_t i = 0; i < n; i++) {
+        for (int64_t j = 0; j < match->columns; j++) {
+            double cost = uniform(d) < (crowd == 0 ? 0.5 : 4.0 / (double)n) ? 0.0 : 1.0;
+            if (crowd == 2) cost = (double)below(d, 4);
+            if (crowd == 3) cost = uniform(d) < 0.02 ? uniform(d) : cost;
+            if (crowd == 4 && j != i && uniform(d) < 0.1) cost = INFINITY;
+            match->own[i * match->padded + j] = cost;
+        }
+    }
+}
+
+/* A bid as backend/matching.h defines it, and what the row that lost by it does, -1: none did; i itself: it waits. */
+static int32_t bid_once(ota_match *match, int32_t i) {
+    const double *cost = match->own + i * match->padded;
+    double first = INFINITY, second = INFINITY;
+    int32_t column = -1;
+    for (int32_t j = 0; j < match->columns; j++) {
+        const double reduced = cost[j] - match->price[j];
+        const bool tied = reduced <= first && first <= reduced && reduced < INFINITY;
+        second = fmin(second, fmax(first, reduced));
+        if (reduced < first || (tied && match->row_of[column] >= 0 && match->row_of[j] < 0))
+            column = j;
+        first = fmin(first, reduced);
+    }
+    if (column < 0) return i;
+    const int32_t loser = match->row_of[column];
+    const bool falls =
+        second < INFINITY && match->price[column] - (second - first) < match->price[column];
+    if (loser >= 0 && !falls) return i;
+    if (falls) match->price[column] -= second - first;
+    match->column_of[i] = column;
+    match->row_of[column] = i;
+    if (loser >= 0) match->column_of[loser] = -1;
+    return loser;
+}
+
+static int64_t bid_plainly(ota_match *match, int64_t count, int64_t bids) {
+    int64_t left = 0;
+    for (int64_t k = 0; k < count;) {
+        const int32_t i = match->waiting[k++], loser = bids-- > 0 ? bid_once(match, i) : i;
+        if (loser == i)
+            match->next[left++] = i;
+        else if (loser >= 0)
+            match->waiting[--k] = loser;
+    }
+    return left;
+}
+
+static void begin(ota_match *match) {
+    match->marked = false;
+    for (int64_t j = 0; j < match->padded; j++) match->price[j] = 0.0, match->row_of[j] = -1;
+    for (int64_t i = 0; i < match->rows; i++) match->column_of[i] = -1, match->next[i] = (int32_t)i;
+}
+
+/* Two sweeps by `bid`; what they left is compared with what plain ones leave. */
+static void compare_bids(const ota_match_passes *passes, ota_match *match, ota_match *plain) {
+    ota_match *const both[] = {match, plain};
+    int64_t left[2];
+    for (int k = 0; k < 2; k++) {
+        begin(both[k]);
+        left[k] = match->rows == match->columns ? passes->reduce(both[k]) : match->rows;
+        assert_true(left[k] >= 0);
+    }
+    for (int sweep = 0; sweep < 2 && left[0] > 0; sweep++) {
+        for (int k = 0; k < 2; k++) {
+            int32_t *swap = both[k]->waiting;
+            both[k]->waiting = both[k]->next;
+            both[k]->next = swap;
+        }
+        left[0] = passes->bid(match, left[0], 3 * left[0]);
+        left[1] = bid_plainly(plain, left[1], 3 * left[1]);
+        assert_int_equal(left[0], left[1]);
+        assert_memory_equal(match->next, plain->next, (size_t)left[0] * sizeof(int32_t));
+        for (int64_t j = 0; j < match->columns; j++) {
+            assert_int_equal(match->row_of[j], plain->row_of[j]);
+            assert_true(match->price[j] <= plain->price[j] && match->price[j] >= plain->price[j]);
+        }
+    }
+}
+
+static void bids_are_those_of_their_definition(void **state) {
+    (void)state;
+    dice d = 7;
+    ota_arena arena = {0};
+    ota_match match = {0}, plain = {0};
+    for (int made = 0; made < 2; made++) {
+        ota_match_layout(&match, &arena, BIDDERS_MOST, BIDDERS_MOST, BIDDERS_MOST * BIDDERS_MOST);
+        ota_match_layout(&plain, &arena, BIDDERS_MOST, BIDDERS_MOST, BIDDERS_MOST * BIDDERS_MOST);
+        if (made == 0) assert_int_equal(ota_arena_allocate(&arena), OTA_OK);
+    }
+    const ota_kernels *row;
+    for (int level = 0; (row = ota_kernels_row(level)) != NULL; level++) {
+        const ota_match_passes *passes = row->f64->match;
+        for (int trial = 0; trial < 20 * CROWDS; trial++) {
+            const int64_t n = 1 + below(&d, BIDDERS_MOST),
+                          m = trial % 2 == 0 ? n : n + below(&d, BIDDERS_MOST + 1 - n);
+            ota_match_resize(&match, n, m, passes->lanes);
+            ota_match_resize(&plain, n, m, passes->lanes);
+            draw_costs(&d, trial % CROWDS, &match);
+            memcpy(plain.own, match.own, (size_t)(n * match.padded) * sizeof(double));
+            compare_bids(passes, &match, &plain);
+        }
+    }
+    ota_arena_release(&arena);
+}
+
 TEST_FILE(test_matching) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(assignment_equals_brute_force),
@@ -180,6 +296,7 @@ TEST_FILE(test_matching) {
         cmocka_unit_test(assignment_larger_and_edges),
         cmocka_unit_test(entropic_plan_is_within_its_entropy),
         cmocka_unit_test(cancelling_is_heard),
+        cmocka_unit_test(bids_are_those_of_their_definition),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

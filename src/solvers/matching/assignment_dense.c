@@ -29,6 +29,7 @@ void ota_match_layout(ota_match *match, ota_arena *arena, int64_t rows, int64_t 
     match->final = ota_arena_take(arena, (size_t)rows, sizeof(double));
     match->offset = ota_arena_take(arena, (size_t)rows, sizeof(double));
     match->base = ota_arena_take(arena, (size_t)padded, sizeof(double));
+    match->taken = ota_arena_take(arena, (size_t)padded / 64 + 1, sizeof(uint64_t));
     match->column_of = ota_arena_take(arena, (size_t)rows, sizeof(int32_t));
     match->waiting = ota_arena_take(arena, (size_t)rows, sizeof(int32_t));
     match->next = ota_arena_take(arena, (size_t)rows, sizeof(int32_t));
@@ -83,6 +84,7 @@ static ota_status search(ota_match *match, const ota_match_passes *passes, const
         match->price[j] = 0.0;
         match->row_of[j] = -1;
     }
+    match->marked = false;
     for (int64_t i = 0; i < match->rows; i++) {
         match->column_of[i] = -1;
         match->next[i] = (int32_t)i;

@@ -1,6 +1,6 @@
 /* The search for a matching over all pairs of a dense matrix (backend/matching.h), in f64 alone. Pairs that attain a
  * minimum are found as bits, 64 columns at a time, without a branch a vector. */
-#include "words/vector_costs.h"
+#include "words/vector_cheapest.h"
 
 /* Vectors of a short row: of at most 32 columns, fewer where it would take more registers than there are. Rows of at most two
  * are searched by two: `few` stands for a constant. Their prices and
@@ -31,22 +31,24 @@ static ALWAYS_INLINE uint64_t match_equal(const double *x, int64_t first, int64_
 }
 
 /* The cheapest row of each of `vectors` columns of lanes, at most TOGETHER, none of which waits for another, among rows before `end`,
- * of which those before `first` were seen; it lies in `distance`, as a number. `count` < LANES: of one vector that has so many. */
+ * of which those before `first` were seen; it lies in `distance`, as a number. `count` < LANES: of one vector that has so many.
+ * Adds what shows whether the numbers are plain to *sum, NULL: does not. */
 static ALWAYS_INLINE void match_cheapest_rows(ota_match_form form, ota_match *match, int64_t first,
                                               int64_t end, int64_t column, int vectors,
-                                              int64_t count) {
-    vec least[TOGETHER], who[TOGETHER];
+                                              int64_t count, vec *sum) {
+    vec least[TOGETHER], who[TOGETHER], seen[TOGETHER];
     for (int k = 0; k < vectors; k++) {
         least[k] = first == 0 ? vec_set(INFINITY) : vec_load(match->price + column + k * LANES);
         who[k] = first == 0 ? vec_set(0.0) : vec_load(match->distance + column + k * LANES);
+        seen[k] = vec_set(0.0);
     }
     const ota_match_costs costs = match->costs;
     for (int64_t i = first; i < end; i++) {
         const match_row numbers = match_row_of(form, &costs, i);
         const vec row = vec_set((double)i);
         for (int k = 0; k < vectors; k++) {
-            const vec cost = count < LANES ? match_last_costs(&numbers, column, count)
-                                           : match_costs(&numbers, column + k * LANES);
+            const vec cost = match_costs_summed(&numbers, column + k * LANES, count,
+                                                sum == NULL ? NULL : seen + k);
             who[k] = vec_select(mask_above(least[k], cost), row, who[k]);
             least[k] = vec_min(least[k], cost);
         }
@@ -54,10 +56,12 @@ static ALWAYS_INLINE void match_cheapest_rows(ota_match_form form, ota_match *ma
     for (int k = 0; k < vectors; k++) {
         vec_store(match->price + column + k * LANES, least[k]);
         vec_store(match->distance + column + k * LANES, who[k]);
+        if (sum != NULL) *sum = vec_add(*sum, seen[k]);
     }
 }
 
-static ALWAYS_INLINE int64_t match_reduce_as(ota_match_form form, ota_match *match) {
+/* `unread`: are the costs? */
+static ALWAYS_INLINE int64_t match_reduce_as(ota_match_form form, bool unread, ota_match *match) {
     enum { NEAR = 1 << 13 }; /* pairs that a processor keeps close at hand */
     const int64_t size = match->rows, padded = match->padded, width = match->costs.width;
     const int64_t step = ota_int_max(1, NEAR / padded);
@@ -65,15 +69,16 @@ static ALWAYS_INLINE int64_t match_reduce_as(ota_match_form form, ota_match *mat
     int64_t j = 0;
     for (int64_t first = 0; first < size; first += step) {
         const int64_t end = ota_int_min(first + step, size);
-        if (match->unread && !match_are_plain(form, &match->costs, first, end)) {
-            match->odd = true;
-            return 0;
-        }
+        vec seen = vec_set(0.0), *sum = unread ? &seen : NULL;
         for (j = 0; j + TOGETHER * LANES <= width; j += TOGETHER * LANES)
-            match_cheapest_rows(form, match, first, end, j, TOGETHER, LANES);
+            match_cheapest_rows(form, match, first, end, j, TOGETHER, LANES, sum);
         for (; j + LANES <= width; j += LANES)
-            match_cheapest_rows(form, match, first, end, j, 1, LANES);
-        if (j < width) match_cheapest_rows(form, match, first, end, j, 1, width - j);
+            match_cheapest_rows(form, match, first, end, j, 1, LANES, sum);
+        if (j < width) match_cheapest_rows(form, match, first, end, j, 1, width - j, sum);
+        /* What is not finite may be a forbidden pair. */
+        if (!unread || match_is_finite(seen)) continue;
+        match->odd = !match_are_plain(form, &match->costs, first, end);
+        if (match->odd) return 0;
     }
     match->unread = false;
     for (j = size - 1; j >= 0; j--) {
@@ -94,156 +99,12 @@ static ALWAYS_INLINE int64_t match_reduce_as(ota_match_form form, ota_match *mat
 
 static int64_t match_reduce(ota_match *match) {
     switch (match->costs.form) {
-    case OTA_MATCH_F64: return match_reduce_as(OTA_MATCH_F64, match);
-    case OTA_MATCH_F32: return match_reduce_as(OTA_MATCH_F32, match);
-    default: return match_reduce_as(OTA_MATCH_PLAIN, match);
+    case OTA_MATCH_F64: return match_reduce_as(OTA_MATCH_F64, true, match);
+    case OTA_MATCH_F32: return match_reduce_as(OTA_MATCH_F32, true, match);
+    default:
+        return match->unread ? match_reduce_as(OTA_MATCH_PLAIN, true, match)
+                             : match_reduce_as(OTA_MATCH_PLAIN, false, match);
     }
-}
-
-typedef struct match_cheapest {
-    double first, second;
-    int32_t
-        column; /* of `first`: an unmatched one where `second` is as low; -1: no pair is allowed */
-} match_cheapest;
-
-/* Columns first <= j < end of a row that cost `value` at their prices, as bits from the lowest on; at most 64. */
-static ALWAYS_INLINE uint64_t match_equal_reduced(const match_row *row, const double *price,
-                                                  int64_t first, int64_t end, vec value) {
-    uint64_t bits = 0;
-    int64_t j = first;
-    for (; j + LANES <= end; j += LANES) {
-        const vec reduced = vec_sub(match_costs(row, j), vec_load(price + j));
-        bits |= (uint64_t)mask_bits(mask_equal(reduced, value)) << (j - first);
-    }
-    if (j == end) return bits;
-    const vec last = vec_sub(match_last_costs(row, j, end - j), vec_load(price + j));
-    return bits | (uint64_t)mask_bits(mask_equal(last, value)) << (j - first);
-}
-
-/* Where several are cheapest: the first unmatched column of them, or the first. */
-static ALWAYS_INLINE int32_t match_tied(const ota_match *match, const match_row *row,
-                                        double lowest) {
-    const int64_t width = match->costs.width;
-    int32_t column = -1;
-    for (int64_t from = 0; from < width; from += 64) {
-        const int64_t end = ota_int_min(from + 64, width);
-        uint64_t bits = match_equal_reduced(row, match->price, from, end, vec_set(lowest));
-        for (; bits != 0; bits &= bits - 1) {
-            const int32_t j = (int32_t)from + __builtin_ctzll(bits);
-            if (match->row_of[j] < 0) return j;
-            if (column < 0) column = j;
-        }
-    }
-    return column;
-}
-
-typedef struct match_lanes {
-    vec first, second,
-        where; /* of each lane the cheapest, the second cheapest, and the column of the cheapest, less its lane */
-} match_lanes;
-
-static ALWAYS_INLINE void match_offer(match_lanes *lanes, vec reduced, vec at) {
-    lanes->where = vec_select(mask_above(lanes->first, reduced), at, lanes->where);
-    lanes->second = vec_min(lanes->second, vec_max(lanes->first, reduced));
-    lanes->first = vec_min(lanes->first, reduced);
-}
-
-/* Of the vectors at columns from, from + step, ... */
-static ALWAYS_INLINE match_lanes match_two_of(const ota_match *match, const match_row *row,
-                                              int64_t from, int64_t step) {
-    const int64_t width = match->costs.width;
-    match_lanes lanes = {vec_set(INFINITY), vec_set(INFINITY), vec_set(0.0)};
-    vec at = vec_set((double)from);
-    int64_t j = from;
-    for (; j + LANES <= width; j += step) {
-        match_offer(&lanes, vec_sub(match_costs(row, j), vec_load(match->price + j)), at);
-        at = vec_add(at, vec_set((double)step));
-    }
-    if (j < width) {
-        const vec last = match_last_costs(row, j, width - j);
-        match_offer(&lanes, vec_sub(last, vec_load(match->price + j)), at);
-    }
-    return lanes;
-}
-
-/* Of a row of few vectors. */
-static ALWAYS_INLINE match_cheapest match_two_short(const ota_match *match, const match_row *row) {
-    /* Every other vector has lanes of its own, so that none waits for the one before. */
-    const match_lanes even = match_two_of(match, row, 0, 2 * LANES),
-                      uneven = match_two_of(match, row, LANES, 2 * LANES);
-    const vec where = vec_select(mask_above(even.first, uneven.first), uneven.where, even.where);
-    const vec second =
-        vec_min(vec_max(even.first, uneven.first), vec_min(even.second, uneven.second));
-    const vec first = vec_min(even.first, uneven.first);
-    const double lowest = vec_reduce_min(first);
-    match_cheapest found = {.first = lowest, .second = INFINITY, .column = -1};
-    if (!(lowest < INFINITY)) return found;
-    const vmask lanes = mask_equal(first, vec_set(lowest));
-    const unsigned bits = mask_bits(lanes);
-    found.second = vec_reduce_min(vec_select(lanes, second, first));
-    if ((bits & (bits - 1)) != 0 || !(found.second > lowest)) {
-        found.second = lowest;
-        found.column = match_tied(match, row, lowest);
-        return found;
-    }
-    const int lane = __builtin_ctz(bits);
-    double group[LANES];
-    vec_store(group, where);
-    found.column = (int32_t)group[lane] + lane;
-    return found;
-}
-
-/* The least of every fourth vector are in lanes of their own. So the second cheapest of all is the least of the other lanes, or
- * among those vectors, which are read again. */
-static ALWAYS_INLINE match_cheapest match_two_long(const ota_match *match, const match_row *row) {
-    const double *price = match->price;
-    const int64_t width = match->costs.width;
-    const vec infinite = vec_set(INFINITY);
-    vec least[TOGETHER] = {infinite, infinite, infinite, infinite};
-    int64_t j = 0;
-    for (; j + TOGETHER * LANES <= width; j += TOGETHER * LANES) {
-        for (int k = 0; k < TOGETHER; k++) {
-            const vec cost = match_costs(row, j + k * LANES);
-            least[k] = vec_min(least[k], vec_sub(cost, vec_load(price + j + k * LANES)));
-        }
-    }
-    for (int k = 0; k < TOGETHER && j < width; k++, j += LANES) {
-        const vec cost =
-            j + LANES > width ? match_last_costs(row, j, width - j) : match_costs(row, j);
-        least[k] = vec_min(least[k], vec_sub(cost, vec_load(price + j)));
-    }
-    const double lowest =
-        vec_reduce_min(vec_min(vec_min(least[0], least[1]), vec_min(least[2], least[3])));
-    match_cheapest found = {.first = lowest, .second = INFINITY, .column = -1};
-    if (!(lowest < INFINITY)) return found;
-    const vec value = vec_set(lowest);
-    uint64_t classes = 0;
-    vec others = infinite;
-    for (int k = 0; k < TOGETHER; k++) {
-        const vmask here = mask_equal(least[k], value);
-        classes |= (uint64_t)mask_bits(here) << k * LANES;
-        others = vec_min(others, vec_select(here, infinite, least[k]));
-    }
-    const int one = __builtin_ctzll(classes);
-    if ((classes & (classes - 1)) == 0) {
-        const match_lanes lanes = match_two_of(match, row, one / LANES * LANES, TOGETHER * LANES);
-        double second[LANES], where[LANES];
-        vec_store(second, lanes.second);
-        vec_store(where, lanes.where);
-        const double nearer = second[one % LANES], other = vec_reduce_min(others);
-        found.second = nearer < other ? nearer : other;
-        found.column = (int32_t)where[one % LANES] + one % LANES;
-        if (found.second > lowest) return found;
-    }
-    found.second = lowest;
-    found.column = match_tied(match, row, lowest);
-    return found;
-}
-
-static ALWAYS_INLINE match_cheapest match_two(const ota_match *match, const match_row *row) {
-    enum { SHORT = 24 }; /* vectors */
-    return match->costs.width > SHORT * LANES ? match_two_long(match, row)
-                                              : match_two_short(match, row);
 }
 
 /* What a row's bid for the column of `found` comes to; the row that lost its column, or -1: none did. `waits`: nor did the
@@ -263,24 +124,36 @@ static ALWAYS_INLINE int32_t match_settle(ota_match *match, int32_t i, const mat
     return loser;
 }
 
-static ALWAYS_INLINE int64_t match_bid_many(ota_match_form form, ota_match *match, int64_t count,
-                                            int64_t bids) {
-    int64_t left = 0, seen = 0;
+/* `unread`: are the costs? */
+static ALWAYS_INLINE int64_t match_bid_many(ota_match_form form, bool unread, ota_match *match,
+                                            int64_t count, int64_t bids) {
+    enum { TIED = 3 };
+    const bool square = !unread && match->rows == match->columns;
+    int64_t left = 0;
     int32_t *waiting = match->waiting;
-    const bool unread = match->unread;
+    int ties = 0; /* so many rows before this one had several columns that cost 0 */
     for (int64_t k = 0; k < count;) {
         const int32_t i = waiting[k++];
         const match_row row = match_row_of(form, &match->costs, i);
-        const bool first = unread && k > seen;
         bool waits = bids-- <= 0;
-        seen = ota_int_max(seen, k);
         match_cheapest found = {0};
-        match->odd = first && !match_is_plain(&row, match->costs.width);
-        if (match->odd) return 0;
-        if (!waits) found = match_two(match, &row);
+        if (!waits && !(ties >= TIED && match_two_free(match, &row, &found))) {
+            found = match_two(match, &row, unread);
+            ties = square && !(found.second > 0.0) ? ties + 1 : 0;
+            if (ties == TIED && !match->marked) match_mark_all(match);
+        } else if (unread) {
+            found.odd = !match_is_plain(&row, match->costs.width);
+        }
+        if (found.odd) {
+            match->odd = true;
+            return 0;
+        }
         const int32_t loser = waits ? -1 : match_settle(match, i, &found, &waits);
         if (loser >= 0) waiting[--k] = loser;
-        if (waits) match->next[left++] = i;
+        if (waits)
+            match->next[left++] = i;
+        else
+            match_mark(match, found.column);
     }
     match->unread = false;
     return left;
@@ -351,10 +224,17 @@ static ALWAYS_INLINE int64_t match_bid_few(ota_match *match, int64_t count, int6
 static int64_t match_bid(ota_match *match, int64_t count, int64_t bids) {
     if (match->padded <= 2 * LANES) return match_bid_few(match, count, bids, 2);
     if (match->padded <= FEW * LANES) return match_bid_few(match, count, bids, FEW);
+    const bool unread = match->unread;
     switch (match->costs.form) {
-    case OTA_MATCH_F64: return match_bid_many(OTA_MATCH_F64, match, count, bids);
-    case OTA_MATCH_F32: return match_bid_many(OTA_MATCH_F32, match, count, bids);
-    default: return match_bid_many(OTA_MATCH_PLAIN, match, count, bids);
+    case OTA_MATCH_F64:
+        return unread ? match_bid_many(OTA_MATCH_F64, true, match, count, bids)
+                      : match_bid_many(OTA_MATCH_F64, false, match, count, bids);
+    case OTA_MATCH_F32:
+        return unread ? match_bid_many(OTA_MATCH_F32, true, match, count, bids)
+                      : match_bid_many(OTA_MATCH_F32, false, match, count, bids);
+    default:
+        return unread ? match_bid_many(OTA_MATCH_PLAIN, true, match, count, bids)
+                      : match_bid_many(OTA_MATCH_PLAIN, false, match, count, bids);
     }
 }
 
@@ -390,20 +270,19 @@ static ALWAYS_INLINE int32_t match_collect(ota_match *match, double nearest, int
     const vec value = vec_set(nearest);
     const int64_t old = *count, padded = match->padded;
     const double *distance = match->distance;
+    int32_t *reached = match->reached;
+    int64_t now = old;
     for (int64_t from = 0; from < padded; from += 64) {
         const int64_t end = ota_int_min(from + 64, padded);
         uint64_t bits = match_equal(distance, from, end, value);
-        for (; bits != 0; bits &= bits - 1) {
-            const int32_t j = (int32_t)from + __builtin_ctzll(bits);
-            if (match->row_of[j] < 0) {
-                *count = old;
-                return j;
-            }
-            match->reached[(*count)++] = j;
-        }
+        if (bits == 0) continue;
+        const int32_t unmatched = match_unmatched(match, from, bits);
+        if (unmatched >= 0) return unmatched;
+        for (; bits != 0; bits &= bits - 1) reached[now++] = (int32_t)from + __builtin_ctzll(bits);
     }
-    for (int64_t k = old; k < *count; k++) {
-        const int32_t j = match->reached[k];
+    *count = now;
+    for (int64_t k = old; k < now; k++) {
+        const int32_t j = reached[k];
         match->kept[k] = match->price[j];
         match->final[k] = nearest;
         match->price[j] = -INFINITY;
@@ -469,6 +348,7 @@ static ALWAYS_INLINE bool match_augment_many(ota_match_form form, ota_match *mat
         }
         nearest = lowest;
     }
+    if (end >= 0) match_mark(match, end);
     return match_close(form, match, start, end, nearest, count);
 }
 

@@ -66,9 +66,23 @@ static ALWAYS_INLINE vec match_allowed(const match_row *row, vec numbers) {
 static const double LARGE = 0x1p124;
 
 /* Are sums finite of what is too large by far? Then no number was infinite, NaN or 2^900, but seldom the other way round. */
-static ALWAYS_INLINE bool match_is_finite(const vec sum[TOGETHER]) {
-    const vec all = vec_add(vec_add(sum[0], sum[1]), vec_add(sum[2], sum[3]));
-    return mask_count(mask_nan(vec_sub(all, all))) == 0;
+static ALWAYS_INLINE bool match_is_finite(vec sum) {
+    return mask_count(mask_nan(vec_sub(sum, sum))) == 0;
+}
+
+static ALWAYS_INLINE bool match_are_finite(const vec sum[TOGETHER]) {
+    return match_is_finite(vec_add(vec_add(sum[0], sum[1]), vec_add(sum[2], sum[3])));
+}
+
+/* `count` costs from column j on, LANES or, with +inf behind them, fewer; adds to *sum of what match_is_finite asks, NULL: does not. */
+static ALWAYS_INLINE vec match_costs_summed(const match_row *row, int64_t j, int64_t count,
+                                            vec *sum) {
+    vec numbers = count < LANES ? match_last_numbers(row, j, count) : match_numbers(row, j);
+    /* The compiler would load them twice. */
+    if (sum != NULL) numbers = vec_hold(numbers);
+    const vec costs = match_costs_of(row, numbers);
+    if (sum != NULL) *sum = vec_fma(numbers, vec_set(LARGE), *sum);
+    return count < LANES ? vec_select(mask_range(0, count), costs, vec_set(INFINITY)) : costs;
 }
 
 static ALWAYS_INLINE bool match_is_plain(const match_row *row, int64_t count) {
@@ -83,7 +97,7 @@ static ALWAYS_INLINE bool match_is_plain(const match_row *row, int64_t count) {
         sum[0] = vec_fma(match_allowed(row, match_numbers(row, j)), large, sum[0]);
     if (j < count)
         sum[1] = vec_fma(match_allowed(row, match_last_numbers(row, j, count - j)), large, sum[1]);
-    return match_is_finite(sum);
+    return match_are_finite(sum);
 }
 
 static ALWAYS_INLINE bool match_are_plain(ota_match_form form, const ota_match_costs *costs,
@@ -130,7 +144,7 @@ static ALWAYS_INLINE bool match_take_as(ota_match_form form, const ota_match_cos
         const match_row row = match_row_of(form, costs, i);
         match_take_row(&row, costs->width, to + i * padded, padded, sum);
     }
-    return match_is_finite(sum);
+    return match_are_finite(sum);
 }
 
 static bool match_take(const ota_match_costs *costs, int64_t rows, double *to, int64_t padded) {
