@@ -11,13 +11,7 @@
 #include "otattn_model.h"
 #include "work_clock.h"
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define SLOWER 20
-#else
-#define SLOWER 1
-#endif
-
-static const int64_t allowed = SLOWER * INT64_C(100000000);
+enum { ALLOWED = 100000000 };
 
 /* How many times as large as in CI; 8 reaches the limits of files and lists. */
 static int64_t times(void) {
@@ -272,7 +266,7 @@ static void expect_looks(const char *what, call *opens, ota_status wanted) {
     print_message("%s: %.0f ms, at most %.1f ms without a look\n", what, (double)took / 1e6,
                   (double)longest / 1e6);
     if (status != wanted) fail_msg("%s: status %d: %s", what, (int)status, error.message);
-    if (longest > allowed || longest > took / 2)
+    if (longest > work_allowed(ALLOWED) || longest > took / 2)
         fail_msg("%s: %.1f ms without a look", what, (double)longest / 1e6);
     options.deadline_ns = __wrap_ota_now_ns() + took / 2;
     assert_int_equal(opens(&options, &error), OTA_TIMEOUT);

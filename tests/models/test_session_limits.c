@@ -9,16 +9,10 @@
 #include "otattn_model.h"
 #include "work_clock.h"
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define SLOWER 20
-#else
-#define SLOWER 1
-#endif
-
 /* One layer, whose products, attention and logits take about half a second each. All weights are 0, and so is the file. */
 enum { WIDTH = 1024, WORDS = 8192, TOKENS = 2048, INNER = 4 * WIDTH };
 /* A tenth of a second at most; memory that is new takes some of it. */
-static const int64_t allowed = SLOWER * INT64_C(100000000);
+enum { ALLOWED = 100000000 };
 
 typedef struct header {
     char text[4096];
@@ -100,7 +94,7 @@ typedef ota_status call(ota_session *session, ota_error *error);
 static void expect_soon(const char *what, int64_t deadline, ota_status status) {
     const int64_t late = __wrap_ota_now_ns() - deadline;
     if (status != OTA_TIMEOUT) fail_msg("%s: status %d", what, (int)status);
-    if (late > allowed) fail_msg("%s: %.1f ms late", what, (double)late / 1e6);
+    if (late > work_allowed(ALLOWED)) fail_msg("%s: %.1f ms late", what, (double)late / 1e6);
 }
 
 static void deadlines(void **unused) {

@@ -29,16 +29,9 @@
 
 static dice dice_state;
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define SLOWER 20
-#else
-#define SLOWER 1
-#endif
-
 enum { MOST = 1 << 21, WIDTH = 16 };
-/* Between a deadline and the answer: some 1 to 10 ms are usual, in which the output becomes NaN. A malloc that fills what it
- * gives and takes back (tests/mutate_build.py has it do so) adds 100 ms for 70 MB of scores. */
-static int64_t allowed = SLOWER * INT64_C(60000000);
+/* Between a deadline and the answer: some 1 to 10 ms are usual, in which the output becomes NaN. */
+static int64_t allowed(void) { return work_allowed(60000000); }
 
 static double numbers[MOST], outputs[4][MOST];
 static float narrow[MOST];
@@ -151,11 +144,11 @@ static void expect_soon(const char *what, int at, int64_t before, tried *call, v
         const ota_status status = call(context, deadline);
         late = __wrap_ota_now_ns() - deadline;
         if (status != OTA_TIMEOUT) {
-            if (late > allowed || ++halvings > HALVINGS)
+            if (late > allowed() || ++halvings > HALVINGS)
                 fail_msg("%s, step %d: status %d", what, at, (int)status);
             continue;
         }
-        if (late <= allowed) return;
+        if (late <= allowed()) return;
         trial++;
     }
     fail_msg("%s, step %d: %.1f ms late", what, at, (double)late / 1e6);
@@ -453,7 +446,6 @@ static void no_answer_after_the_deadline(void **state) {
 }
 
 TEST_FILE(test_deadlines) {
-    if (getenv("MALLOC_PERTURB_") != NULL) allowed *= 5;
     dice_state = 7;
     for (int k = 0; k < MOST; k++) narrow[k] = (float)(numbers[k] = normal(&dice_state));
     const struct CMUnitTest tests[] = {cmocka_unit_test(plans),
