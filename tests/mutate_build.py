@@ -124,8 +124,10 @@ class Build(Runs):
         return [str(path)] if path.name == name else [str(path), name]
 
     def environment(self, test: str) -> dict[str, str]:
-        plain = {"OTATTN_TEST_BACKEND": "plain"} if test.startswith(PLAIN) else {}
-        return {**os.environ, **plain}
+        own = {"OTATTN_TEST_BACKEND": "plain"} if test.startswith(PLAIN) else {}
+        if test == "test_locale":
+            own["LOCPATH"] = str(self.folder / "tests" / "locale")  # as CMake has it for ctest
+        return {**os.environ, **own}
 
     def make(self, *targets: str) -> bool:
         command = ["cmake", "--build", str(self.folder), *self.wanted(targets)]
