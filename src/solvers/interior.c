@@ -105,10 +105,11 @@ static inline double stiffness(const interior *n, const weight_of_pair *at, doub
                                double *h) {
     double curvature;
     const double price = price_of(n, at->p, &curvature);
-    double stiff = curvature + at->z / at->p;
+    const double stiff = curvature + at->z / at->p;
     *h = (n->beta - second_of_slack(n, at)) / at->p + lift - price;
-    if (at->q < INFINITY) *h -= (n->beta - second_of_excess(n, at)) / at->q, stiff += at->y / at->q;
-    return 1.0 / stiff;
+    if (!(at->q < INFINITY)) return 1.0 / stiff;
+    *h -= (n->beta - second_of_excess(n, at)) / at->q;
+    return 1.0 / (stiff + at->y / at->q);
 }
 
 /* dZ and dY where P moves by dp. */
@@ -184,9 +185,10 @@ static void start_row(interior *n, int64_t i, double delta) {
     n->sink_slack[i] -= has_sink ? head->f[i] : 0.0;
     for (int64_t j = 0; j < state->pass.columns; j++) {
         if (p[j] > 0.0) z[j] = price_of(n, p[j], &curvature) - s[j] - head->g[j] - head->f[i];
-        if (p[j] > 0.0 && n->caps.room != NULL &&
-            n->caps.room[i * state->pass.stride + j] < INFINITY)
-            z[j] += n->caps.price[i * state->pass.stride + j] = delta;
+        const int64_t at = i * state->pass.stride + j;
+        if (!(p[j] > 0.0) || n->caps.room == NULL || !(n->caps.room[at] < INFINITY)) continue;
+        n->caps.price[at] = delta;
+        z[j] += delta;
     }
 }
 
