@@ -81,23 +81,62 @@ static ALWAYS_INLINE int64_t match_reduce_as(ota_match_form form, bool unread, o
         if (match->odd) return 0;
     }
     match->unread = false;
+    /* A store may change any pointer, as far as the compiler knows. */
+    int32_t *const column_of = match->column_of, *const row_of = match->row_of,
+                   *const next = match->next;
     for (j = size - 1; j >= 0; j--) {
         if (!(price[j] < INFINITY)) return -1;
         const int32_t i = (int32_t)cheapest[j];
-        const bool first = match->column_of[i] < 0;
-        match->column_of[i] = first ? (int32_t)j : match->column_of[i];
-        match->row_of[j] = first ? i : -1;
+        const bool first = column_of[i] < 0;
+        column_of[i] = first ? (int32_t)j : column_of[i];
+        row_of[j] = first ? i : -1;
     }
     for (j = size; j < padded; j++) price[j] = 0.0;
     int64_t left = 0;
     for (int64_t i = 0; i < size; i++) {
+        next[left] = (int32_t)i;
+        left += column_of[i] < 0;
+    }
+    return left;
+}
+
+/* The same of few columns, whose rows were copied: each row looks for the last column that it is cheapest of. */
+static ALWAYS_INLINE int64_t match_reduce_few(ota_match *match, int few) {
+    const int64_t size = match->rows, padded = match->padded;
+    const vec infinite = vec_set(INFINITY);
+    vec least[FEW], who[FEW], cost[FEW];
+    for (int k = 0; k < few; k++) {
+        least[k] = infinite;
+        who[k] = vec_set(0.0);
+    }
+    for (int64_t i = 0; i < size; i++) {
+        match_load_few(match, match->own + i * padded, INFINITY, few, cost);
+        const vec row = vec_set((double)i);
+        for (int k = 0; k < few; k++) {
+            who[k] = vec_select(mask_above(least[k], cost[k]), row, who[k]);
+            least[k] = vec_min(least[k], cost[k]);
+        }
+    }
+    const uint64_t columns = ((uint64_t)1 << size) - 1;
+    if ((match_equal_few(least, few, infinite) & columns) != 0) return -1;
+    for (int k = 0; k * LANES < padded; k++)
+        vec_store(match->price + k * LANES,
+                  vec_select(mask_equal(least[k], infinite), vec_set(0.0), least[k]));
+    int64_t left = 0;
+    for (int64_t i = 0; i < size; i++) {
+        const uint64_t bits = match_equal_few(who, few, vec_set((double)i)) & columns;
         match->next[left] = (int32_t)i;
-        left += match->column_of[i] < 0;
+        left += bits == 0;
+        if (bits == 0) continue;
+        const int32_t j = 63 - __builtin_clzll(bits);
+        match->column_of[i] = j;
+        match->row_of[j] = (int32_t)i;
     }
     return left;
 }
 
 static int64_t match_reduce(ota_match *match) {
+    if (match->padded <= 2 * LANES) return match_reduce_few(match, 2);
     switch (match->costs.form) {
     case OTA_MATCH_F64: return match_reduce_as(OTA_MATCH_F64, true, match);
     case OTA_MATCH_F32: return match_reduce_as(OTA_MATCH_F32, true, match);
