@@ -59,6 +59,10 @@ static int check_rows(const scene *s, double tolerance) {
                 fail_msg("P[%d, %d] is %.17g where %.17g is expected", (int)i, (int)j,
                          s->p[i * s->m + j], w);
         }
+        const double left = s->problem.term_count > 0 ? weight_at(s, s->sink.value, high) : 0.0;
+        if (!(fabs(s->left[i] - left) <= tolerance))
+            fail_msg("the sink has %.17g of row %d where %.17g is expected", s->left[i], (int)i,
+                     left);
     }
     return at_caps;
 }
@@ -189,16 +193,16 @@ static void rows_of_little_mass_are_whole(void **state) {
 /* Only the sink has room for what caps leave. */
 static void a_sink_takes_what_caps_leave(void **state) {
     (void)state;
-    static const char *const methods[] = {"softmax", "entmax:1.5", "sparsemax", "hard"};
+    static const char *const methods[] = {"softmax", "entmax:1.5", "sparsemax", "hard", "entmax:3"};
     scene *s = malloc(sizeof *s);
     assert_non_null(s);
-    for (uint64_t k = 0; k < 16; k++) {
-        set_up(s, methods[k % 4], 3, 10, 970 + k, k >= 8);
+    for (uint64_t k = 0; k < 20; k++) {
+        set_up(s, methods[k % 5], 3, 10, 970 + k, k >= 10);
         s->sink = (ota_term){.kind = OTA_TERM_SINK, .value = -4.0};
         s->problem.terms = &s->sink;
         s->problem.term_count = 1;
         s->problem.entry_cap = 0.05;
-        if (k / 4 % 2 == 1) {
+        if (k / 5 % 2 == 1) {
             for (int64_t at = 0; at < 3 * 10; at++) s->allowed[at] = at % 10 < 2;
             forbid(s, 30);
         }
@@ -207,6 +211,11 @@ static void a_sink_takes_what_caps_leave(void **state) {
         assert_true(found.row_error <= 1.0e-6 && fabs(found.gap) <= 1.0e-5);
         for (int64_t at = 0; at < 3 * 10; at++)
             assert_true(!s->allowed[at] || s->p[at] >= (double)(float)0.05 - 1e-8);
+        for (int64_t i = 0; i < 3; i++) {
+            double sum = s->left[i];
+            for (int64_t j = 0; j < 10; j++) sum += s->p[i * 10 + j];
+            assert_true(s->left[i] >= 0.5 - 1.0e-6 && fabs(sum - 1.0) <= 1.0e-6);
+        }
     }
     free(s);
 }

@@ -201,8 +201,37 @@ static void steep_rows_in_order_keep_their_digits(void **state) {
     }
 }
 
+/* Beside a weight of 1 each of many is less than rounding: together they are 2^-40 of it, which the row's sum must hold. */
+static void small_weights_add_up(void **state) {
+    (void)state;
+    enum { KEYS = 1 << 14, EDGE = 5 };
+    double *const s = calloc(2 * KEYS, sizeof *s), *const p = s + KEYS;
+    assert_non_null(s);
+    for (int j = 0; j < KEYS; j++) s[j] = j == EDGE ? 0.0 : -54.0 * log(2.0);
+    ota_problem problem = {.size = sizeof problem,
+                           .scores = ota_array_of(s, OTA_F64, 1, 1, 1, KEYS),
+                           .temperature = 1.0,
+                           .columns = OTA_COLUMNS_ONLINE,
+                           .cap = 2.0 * KEYS};
+    const ota_arrays arrays = {.size = sizeof arrays,
+                               .coupling = ota_array_of(p, OTA_F64, 1, 1, 1, KEYS)};
+    for (int level = 0;; level++) {
+        const char *const cpu = ota_kernel_name(level);
+        const ota_options options = {.size = sizeof options,
+                                     .threads = 1,
+                                     .cpu = cpu,
+                                     .backend = cpu == NULL ? "plain" : NULL};
+        assert_int_equal(ota_attend(&problem, &options, &arrays, NULL, NULL), OTA_OK);
+        const double rest = (KEYS - 1) * 0x1p-54;
+        spec_check("DER-23", fabs(p[EDGE] - 1.0 / (1.0 + rest)), 4.0 * 0x1p-53);
+        if (cpu == NULL) break;
+    }
+    free(s);
+}
+
 TEST_FILE(test_online) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(rows_in_order_agree_with_plain_loops),
-                                       cmocka_unit_test(steep_rows_in_order_keep_their_digits)};
+                                       cmocka_unit_test(steep_rows_in_order_keep_their_digits),
+                                       cmocka_unit_test(small_weights_add_up)};
     return cmocka_run_group_tests_name("online", tests, NULL, NULL);
 }

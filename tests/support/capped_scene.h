@@ -18,7 +18,7 @@ enum { N = 9, M = 70, WIDTH = 3 };
 typedef struct scene {
     int64_t n, m;
     double scores[N * M], caps[N * M], mass[N], column[M], values[M * WIDTH], upstream[N * WIDTH];
-    double p[N * M], out[N * WIDTH], f[N], g[M];
+    double p[N * M], out[N * WIDTH], f[N], g[M], left[N]; /* left: the sink's */
     float narrow_scores[N * M], narrow_values[M * WIDTH], narrow_p[N * M];
     unsigned char allowed[N * M];
     ota_support support;
@@ -61,6 +61,7 @@ static inline void set_up(scene *s, const char *method, int64_t n, int64_t m, ui
     s->arrays.out = rows_of(s->out, OTA_F64, s, WIDTH);
     s->arrays.row_potential = ota_array_of(s->f, OTA_F64, 1, 1, 1, n);
     s->arrays.column_potential = ota_array_of(s->g, OTA_F64, 1, 1, 1, m);
+    s->arrays.sink = ota_array_of(s->left, OTA_F64, 1, 1, 1, n);
 }
 
 /* Caps between `low` and `high`, one a pair. */
