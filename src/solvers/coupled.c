@@ -418,8 +418,8 @@ static ota_status leave(ota_coupled *state, ota_outcome outcome, ota_status stop
     if (!(edge > tolerance) || !(residual <= 2.0 * edge)) return OTA_NOT_CONVERGED;
     (void)ota_snprintf(
         head->found.sentence, sizeof head->found.sentence,
-        "at order %g the weights next to 0 lie so far apart that rounding alone leaves "
-        "a residual of about %.2g, above the tolerance %.3g; it is %.2g",
+        "at order %g the weights next to 0 lie so far apart that rounding alone may leave "
+        "a residual of as much as %.2g, above the tolerance %.3g; it is %.2g",
         head->row.order, edge, tolerance, residual);
     return OTA_TOL_UNREACHABLE;
 }
