@@ -203,6 +203,7 @@ set(OTATTN_LIBRARY_SOURCES
     src/solvers/matching/transport_caps.c
     src/solvers/matching/transport_exact.c
     src/solvers/matching/transport_forest.c
+    src/solvers/matching/transport_lists.c
     src/solvers/matching/transport_paths.c
     src/solvers/matching/transport_tree.c
     src/solvers/newton.c

@@ -139,6 +139,41 @@ static ota_status load_masses(ota_transport_tree *tree, const ota_transport *pro
     return OTA_OK;
 }
 
+/* Scores of row i, [m]: those of the problem, or the same numbers in `line`. */
+static const double *scores_of_row(const ota_transport *problem, int64_t i, double *line) {
+    if (!problem->narrow && !problem->flat)
+        return (const double *)problem->scores + i * problem->stride;
+    for (int64_t j = 0; j < problem->m; j++) line[j] = ota_transport_score(problem, i, j);
+    return line;
+}
+
+/* Costs of one row of the tree, less the least of them, which is what it had most of. +inf: there is none. */
+static void load_row(ota_transport_tree *tree, const ota_transport *problem, int32_t v) {
+    const ota_costs *read = problem->costs;
+    const int64_t columns = tree->columns, *column_of = tree->asked.column_of;
+    double *cost = tree->cost + v * tree->padded;
+    uint8_t *touched = tree->asked.touched;
+    const bool spare = v == tree->spare_row;
+    const double *scores =
+        spare ? NULL : scores_of_row(problem, tree->asked.row_of[v], tree->price);
+    const bool sink = columns > 0 && column_of[columns - 1] == tree->m;
+    for (int64_t w = 0; w < columns - sink; w++) {
+        const double score =
+            spare ? ota_tree_score(tree, problem, v, (int32_t)w) : scores[column_of[w]];
+        cost[w] = score * tree->factor;
+    }
+    if (sink)
+        cost[columns - 1] = ota_tree_score(tree, problem, v, (int32_t)columns - 1) * tree->factor;
+    const double most = read->score_range(cost, columns, 1.0).top;
+    const double top = spare && !(most > 0.0) ? 0.0 : most;
+    tree->top[v] = top;
+    for (int64_t w = 0; w < columns; w++) {
+        touched[w] |= cost[w] > -INFINITY;
+        cost[w] = top - cost[w];
+    }
+    for (int64_t w = columns; w < tree->padded; w++) cost[w] = INFINITY;
+}
+
 /* Costs of the rows and columns with mass. A row or exact column that touches nothing is infeasible
  * whatever the tolerance. */
 static ota_status load_costs(ota_transport_tree *tree, const ota_transport *problem) {
@@ -148,11 +183,10 @@ static ota_status load_costs(ota_transport_tree *tree, const ota_transport *prob
     for (int64_t i = 0; i < tree->n; i++) {
         const ota_status going = ota_watch_spend(&watch, tree->m);
         if (going != OTA_OK) return going;
-        for (int64_t j = 0; j < tree->m; j++) {
-            const double score = ota_transport_score(problem, i, j);
-            if (!(score < INFINITY)) return OTA_NONFINITE;
-            if (score != -INFINITY && fabs(score) > largest) largest = fabs(score);
-        }
+        const double *scores = scores_of_row(problem, i, tree->price);
+        const ota_cost_score_range range = problem->costs->score_range(scores, tree->m, 1.0);
+        if (range.wrong) return OTA_NONFINITE;
+        largest = fmax(largest, range.largest);
     }
     if (problem->sink != -INFINITY && fabs(problem->sink) > largest) largest = fabs(problem->sink);
     tree->factor = ota_safe_factor(largest);
@@ -161,22 +195,10 @@ static ota_status load_costs(ota_transport_tree *tree, const ota_transport *prob
     for (int32_t w = 0; w < tree->columns; w++)
         touched[w] = problem->capped && !ota_tree_is_least(tree, w);
     for (int32_t v = 0; v < tree->rows; v++) {
-        double *cost = tree->cost + v * tree->padded;
-        double top = v == tree->spare_row ? 0.0 : -INFINITY;
         const ota_status going = ota_watch_spend(&watch, tree->padded);
         if (going != OTA_OK) return going;
-        for (int32_t w = 0; w < tree->columns; w++) {
-            double score = ota_tree_score(tree, problem, v, w);
-            cost[w] = score * tree->factor;
-            if (cost[w] > top) top = cost[w];
-            if (cost[w] != -INFINITY) touched[w] = 1;
-        }
-        if (top == -INFINITY) return OTA_INFEASIBLE;
-        tree->top[v] = top;
-        for (int32_t w = 0; w < tree->columns; w++) {
-            cost[w] = top - cost[w];
-        }
-        for (int64_t w = tree->columns; w < tree->padded; w++) cost[w] = INFINITY;
+        load_row(tree, problem, v);
+        if (tree->top[v] == -INFINITY) return OTA_INFEASIBLE;
     }
     for (int32_t w = 0; w < tree->columns; w++) {
         if (touched[w] == 0) return OTA_INFEASIBLE;
@@ -332,10 +354,9 @@ static double best_of_row(const ota_transport_paths *paths, const ota_transport 
         hidden[w] = g[column_of[w]];
         g[column_of[w]] = -INFINITY;
     }
-    for (int64_t j = 0; j < problem->m; j++) {
-        const double sum = ota_transport_score(problem, i, j) + g[j];
-        best = sum > best ? sum : best;
-    }
+    const double *scores = scores_of_row(problem, i, paths->tree->price);
+    const double sum = problem->costs->best(scores, 1.0, g, problem->m);
+    best = sum > best ? sum : best;
     for (int32_t w = 0; v >= 0 && (w = ota_full_column(paths, v, w)) != OTA_NO_NODE; w++)
         g[column_of[w]] = hidden[w];
     return best;

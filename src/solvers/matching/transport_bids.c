@@ -8,25 +8,6 @@
 
 enum { OVERBID_SHIFT = 2, OVERBID_STEP = 8, BIDS_PER_ROW = 16, FEW = 16, RISES = 8 };
 
-typedef struct two_cheapest {
-    double first, second;
-    int32_t best; /* a column, or OTA_NO_NODE */
-} two_cheapest;
-
-static two_cheapest find_two(const ota_transport_paths *paths, int32_t i) {
-    const int32_t *column = paths->lists.column + (int64_t)i * paths->lists.stride;
-    const double *cost = paths->lists.cost + (int64_t)i * paths->lists.stride;
-    two_cheapest found = {INFINITY, INFINITY, OTA_NO_NODE};
-    for (int32_t k = 0; k < paths->lists.count[i]; k++) {
-        const double reduced = cost[k] - paths->price[column[k]];
-        const bool first = reduced < found.first, second = reduced < found.second;
-        found.second = first ? found.first : second ? reduced : found.second;
-        found.best = first ? column[k] : found.best;
-        found.first = first ? reduced : found.first;
-    }
-    return found;
-}
-
 /* The flow into column w that was bought at the lowest price, not by row i; OTA_NO_NODE: there is none. */
 static int32_t cheapest_flow(const ota_transport_paths *paths, int32_t w, int32_t i) {
     const ota_flow_arcs *arcs = &paths->arcs;
@@ -138,11 +119,11 @@ static int32_t bid(ota_transport_paths *paths, double more) {
             if (paths->excess[i] > 0) wait_in_line(paths, i);
             continue;
         }
-        two_cheapest found = find_two(paths, i);
+        ota_two_cheapest found = ota_transport_paths_two(paths, i);
         if (!(found.first <= paths->lists.bound[i])) {
             (void)ota_watch_spend(&paths->watch, tree->padded);
             ota_transport_paths_list(paths, i);
-            found = find_two(paths, i);
+            found = ota_transport_paths_two(paths, i);
         }
         if (found.best == OTA_NO_NODE || !(found.first <= paths->lists.bound[i])) continue;
         const double second = fmin(found.second, paths->lists.bound[i]);
@@ -161,7 +142,7 @@ static double least_overbid(const ota_transport_paths *paths) {
     int64_t count = 0;
     for (int32_t i = 0; i < paths->tree->rows; i++) {
         if (i == paths->tree->spare_row) continue;
-        const double first = find_two(paths, i).first;
+        const double first = ota_transport_paths_two(paths, i).first;
         if (!(paths->lists.bound[i] < INFINITY) || !(first <= paths->lists.bound[i])) continue;
         sum += (paths->lists.bound[i] - first) / (double)OTA_LISTED_FIRST;
         count++;

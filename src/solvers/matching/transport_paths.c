@@ -17,7 +17,7 @@
  * of being tight. */
 #include "transport_paths.h"
 
-enum { GROUP = 8, LONG_LIST = 96, STEPS_PER_QUESTION = 256 };
+enum { LONG_LIST = 96, STEPS_PER_QUESTION = 256 };
 /* Pairs a node, and at least, that the first paths may look at: some two to five times as many as they take where no column is popular. */
 enum { NEAR = 1024, NEAR_AT_LEAST = 1 << 20 };
 
@@ -64,101 +64,6 @@ void ota_transport_paths_layout(ota_transport_paths *paths, ota_arena *arena, in
     paths->search.reached = ota_arena_take(arena, open, sizeof(int32_t));
     paths->search.cycle = ota_arena_take(arena, open, sizeof(int32_t));
     paths->search.sinks = ota_arena_take(arena, m, sizeof(int32_t));
-}
-
-/* ---- lists of candidates -------------------------------------------------------------------------- */
-
-static ota_score_row row_of(const ota_transport_paths *paths, int32_t i) {
-    const ota_transport_tree *tree = paths->tree;
-    return (ota_score_row){.scores = tree->cost + i * tree->padded,
-                           .count = tree->columns,
-                           .top = 0.0,
-                           .factor = -1.0,
-                           .limit = INFINITY};
-}
-
-/* One of the lowest group minima such that at least OTA_LISTED_FIRST pairs lie at or below it; +inf: there are not so many. */
-static double threshold_of_groups(const double *lowest, int64_t groups) {
-    double kept[OTA_LISTED_FIRST];
-    int count = 0;
-    for (int64_t k = 0; k < groups; k++) {
-        if (count == OTA_LISTED_FIRST && !(lowest[k] < kept[count - 1])) continue;
-        int place = count < OTA_LISTED_FIRST ? count++ : OTA_LISTED_FIRST - 1;
-        for (; place > 0 && kept[place - 1] > lowest[k]; place--) kept[place] = kept[place - 1];
-        kept[place] = lowest[k];
-    }
-    return count == OTA_LISTED_FIRST ? kept[count - 1] : INFINITY;
-}
-
-static int64_t groups_of(const ota_transport_paths *paths) {
-    return (paths->tree->columns + GROUP - 1) / GROUP;
-}
-
-/* Lists the pairs of row i, whose groups `lowest` is of, of reduced cost at most `threshold`; false: they have no room. */
-static bool list_to(ota_transport_paths *paths, int32_t i, double threshold) {
-    const ota_score_row row = row_of(paths, i);
-    const ota_cost_groups groups = {paths->price, paths->lists.lowest, groups_of(paths)};
-    ota_pair_list list = {.column = paths->lists.column + (int64_t)i * paths->lists.stride,
-                          .cost = paths->lists.cost + (int64_t)i * paths->lists.stride,
-                          .room = paths->lists.stride};
-    /* Where many tie, rows begin at different columns and so list different ones. */
-    const bool whole = paths->read->pick(&row, &groups, i, threshold, &list);
-    paths->lists.count[i] = list.count;
-    paths->lists.bound[i] = whole ? list.next : threshold;
-    return whole;
-}
-
-static void list_cheapest(ota_transport_paths *paths, int32_t i) {
-    const int64_t groups = groups_of(paths);
-    const ota_score_row row = row_of(paths, i);
-    const double lowest = paths->read->groups(&row, paths->price, groups, paths->lists.lowest);
-    const double threshold = threshold_of_groups(paths->lists.lowest, groups);
-    if (!list_to(paths, i, threshold)) paths->lists.bound[i] = lowest;
-    paths->lists.reach[i] = threshold - lowest;
-}
-
-void ota_transport_paths_list(ota_transport_paths *paths, int32_t i) {
-    ota_full_hide(paths, i, paths->price);
-    list_cheapest(paths, i);
-    ota_full_show(paths, i, paths->price);
-}
-
-/* Lists row i with more pairs than before, as far above its bound as the first ones were apart. False: they have no room, the list is
- * its cheapest pairs of now, and the bound may have fallen. */
-static bool list_more(ota_transport_paths *paths, int32_t i) {
-    const ota_score_row row = row_of(paths, i);
-    double threshold = paths->lists.bound[i] + paths->lists.reach[i];
-    if (!(threshold > paths->lists.bound[i])) threshold = INFINITY;
-    paths->lists.reach[i] *= 2.0;
-    ota_full_hide(paths, i, paths->price);
-    (void)paths->read->groups(&row, paths->price, groups_of(paths), paths->lists.lowest);
-    const bool room = list_to(paths, i, threshold);
-    if (!room) list_cheapest(paths, i);
-    ota_full_show(paths, i, paths->price);
-    return room;
-}
-
-/* The least reduced cost of row i, which its list is sure to hold afterwards. */
-static double least_of_row(ota_transport_paths *paths, int32_t i) {
-    if (i == paths->tree->spare_row) {
-        const ota_score_row row = row_of(paths, i);
-        ota_full_hide(paths, i, paths->price);
-        const double least = paths->read->groups(&row, paths->price, 1, paths->lists.lowest);
-        ota_full_show(paths, i, paths->price);
-        return least;
-    }
-    for (int attempt = 0;; attempt++) {
-        const int32_t *column = paths->lists.column + (int64_t)i * paths->lists.stride;
-        const double *cost = paths->lists.cost + (int64_t)i * paths->lists.stride;
-        double least = INFINITY;
-        for (int32_t k = 0; k < paths->lists.count[i]; k++) {
-            const double reduced = cost[k] - paths->price[column[k]];
-            least = reduced < least ? reduced : least;
-        }
-        if (least <= paths->lists.bound[i] || attempt > 0) return least;
-        (void)ota_watch_spend(&paths->watch, paths->tree->padded);
-        ota_transport_paths_list(paths, i);
-    }
 }
 
 /* ---- flows ------------------------------------------------------------------------------------------ */
@@ -316,7 +221,7 @@ static void relax_list(ota_transport_paths *paths, int32_t i, bool nearest) {
 
 /* The same of all pairs of the row, whose list stays as it is. */
 static void relax_all(ota_transport_paths *paths, int32_t i, bool nearest) {
-    const ota_score_row row = row_of(paths, i);
+    const ota_score_row row = ota_path_row(paths, i);
     paths->search.work += paths->tree->columns;
     ota_pair_list list = {.column = paths->lists.row_column, .cost = paths->lists.row_cost};
     ota_full_hide(paths, i, paths->search.distance);
@@ -353,7 +258,7 @@ static void relax_full(ota_transport_paths *paths, int32_t i, int32_t w, double 
 
 static void grow_row(ota_transport_paths *paths, int32_t i, bool nearest) {
     (void)ota_watch_spend(&paths->watch, paths->tree->padded);
-    if (paths->lists.count[i] < LONG_LIST && list_more(paths, i))
+    if (paths->lists.count[i] < LONG_LIST && ota_transport_paths_list_more(paths, i))
         relax_list(paths, i, nearest);
     else
         relax_all(paths, i, nearest);
@@ -493,7 +398,7 @@ static ota_status ship_all(ota_transport_paths *paths, bool *far) {
         begin_search(paths);
         for (int32_t i = 0; i < tree->rows && wanted > 0; i++) {
             if (paths->excess[i] == 0) continue;
-            const double least = least_of_row(paths, i);
+            const double least = ota_transport_paths_least(paths, i);
             if (least < INFINITY) reach_row(paths, i, OTA_NO_NODE, least, false);
         }
         const ota_status status = search(paths, false, wanted);
@@ -513,7 +418,7 @@ static void price_columns(ota_transport_paths *paths) {
     const ota_transport_tree *tree = paths->tree;
     for (int64_t w = 0; w < tree->padded; w++) paths->price[w] = INFINITY;
     for (int32_t i = 0; i < tree->rows && !ota_watch_ends(&paths->watch, tree->padded); i++) {
-        const ota_score_row row = row_of(paths, i);
+        const ota_score_row row = ota_path_row(paths, i);
         paths->read->lower(&row, i, paths->price, paths->room);
     }
     for (int64_t w = 0; w < tree->padded; w++) {

@@ -93,6 +93,20 @@ void ota_flow_take_cycles_out(ota_transport_paths *paths);
 /* Every piece of the forest that is left hangs from the root by one of its rows, at the price of that row. */
 void ota_transport_paths_plant(ota_transport_paths *paths);
 
+typedef struct ota_two_cheapest {
+    double first, second;
+    int32_t best; /* a column, or OTA_NO_NODE */
+} ota_two_cheapest;
+
+/* The costs of row node i. */
+static inline ota_score_row ota_path_row(const ota_transport_paths *paths, int32_t i) {
+    const ota_transport_tree *tree = paths->tree;
+    return (ota_score_row){.scores = tree->cost + i * tree->padded,
+                           .count = tree->columns,
+                           .top = 0.0,
+                           .factor = -1.0,
+                           .limit = INFINITY};
+}
 /* Cost of the pair of row node i and column w. */
 static inline double ota_path_cost(const ota_transport_paths *paths, int32_t i, int32_t w) {
     return paths->tree->cost[i * paths->tree->padded + w];
@@ -108,8 +122,16 @@ static inline int32_t ota_giving_row(const ota_transport_paths *paths, int32_t i
 
 /* Nothing is shipped. */
 void ota_transport_paths_let_go(ota_transport_paths *paths);
-/* Lists row i anew, with its cheapest pairs at the prices of now. */
+
+/* transport_lists.c. Lists row i anew, with its cheapest pairs at the prices of now. */
 void ota_transport_paths_list(ota_transport_paths *paths, int32_t i);
+/* Lists row i with more pairs than before, as far above its bound as the first ones were apart. False: they have no room, the list is
+ * its cheapest pairs of now, and the bound may have fallen. */
+bool ota_transport_paths_list_more(ota_transport_paths *paths, int32_t i);
+/* The two cheapest pairs on the list of row i, +inf where there are fewer, and the column of the first. */
+ota_two_cheapest ota_transport_paths_two(const ota_transport_paths *paths, int32_t i);
+/* The least reduced cost of row i, which its list is sure to hold afterwards. */
+double ota_transport_paths_least(ota_transport_paths *paths, int32_t i);
 
 /* The arc of this pair, or OTA_NO_NODE; a new one, for which there has to be room. */
 int32_t ota_flow_find(const ota_transport_paths *paths, int32_t i, int32_t w);

@@ -27,9 +27,11 @@ static ota_cost_score_range cost_score_range(const void *scores, int64_t count, 
     ota_cost_score_range found = {.top = -INFINITY};
     for (int l = 0; l < COST_LANES; l++) {
         found.wrong |= wrong[l] != 0;
-        found.top = fmax(found.top, (double)high[l]);
-        if (high[l] > (real)-INFINITY)
-            found.largest = fmax(found.largest, fmax(fabs((double)high[l]), fabs((double)low[l])));
+        if (!(high[l] > (real)-INFINITY)) continue;
+        const double most = (double)high[l], above = fabs(most), below = fabs((double)low[l]);
+        const double largest = above > below ? above : below;
+        found.top = most > found.top ? most : found.top;
+        found.largest = largest > found.largest ? largest : found.largest;
     }
     return found;
 }
@@ -178,7 +180,10 @@ static double cost_best(const void *scores, double sign, const double *restrict 
             lane[l] = sum > lane[l] ? sum : lane[l];
         }
     }
-    for (; j < count; j++) lane[0] = fmax(lane[0], sign * (double)row[j] + g[j]);
+    for (; j < count; j++) {
+        const double sum = sign * (double)row[j] + g[j];
+        lane[0] = sum > lane[0] ? sum : lane[0];
+    }
     double best = lane[0];
     for (int l = 1; l < COST_LANES; l++) best = lane[l] > best ? lane[l] : best;
     return best;
