@@ -351,18 +351,40 @@ static void empty_and_relaxed_rows_are_no_error(void **unused) {
     }
 }
 
+/* Prefix columns: a row all of whose keys come behind its prefix has no plan, and is named. */
+static void rows_without_a_key_of_their_prefix_are_named(void **unused) {
+    (void)unused;
+    enum { N = 5, SHUT = 2 };
+    double scores[N * N];
+    unsigned char open[N * N];
+    random_scores(scores, (int64_t)N * N, 1.0, 10);
+    for (int k = 0; k < N * N; k++) open[k] = k / N != SHUT || k % N > SHUT;
+    static const char *const methods[] = {"softmax/prefix", "entmax:1.5/prefix", "hard/prefix"};
+    for (int k = 0; k < 3; k++) {
+        head *t = head_make(0, methods[k], N, N, scores);
+        t->supports[0].kind = OTA_SUPPORT_BOOLEAN;
+        t->supports[0].array = ota_array_of(open, OTA_BOOL, 1, 1, N, N);
+        t->problem.support_count = 1;
+        assert_int_equal(run_head(t), OTA_INFEASIBLE);
+        assert_non_null(
+            strstr(t->result.sentence, "query 2 has mass and no key it may use in its prefix"));
+    }
+}
+
 TEST_FILE(test_corners) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(online_rows_without_room_are_infeasible),
-                                       cmocka_unit_test(interior_points_know_no_units),
-                                       cmocka_unit_test(interior_points_are_watched),
-                                       cmocka_unit_test(pruning_keeps_the_usable_pairs),
-                                       cmocka_unit_test(measures_stay_inside_their_arrays),
-                                       cmocka_unit_test(alignment_reports_its_sweeps),
-                                       cmocka_unit_test(relaxed_rounds_do_not_grow_with_strength),
-                                       cmocka_unit_test(relaxed_rows_say_that_they_overflow),
-                                       cmocka_unit_test(hard_plans_report_their_errors),
-                                       cmocka_unit_test(newton_reaches_cold_plans),
-                                       cmocka_unit_test(empty_and_relaxed_rows_are_no_error),
-                                       cmocka_unit_test(composition_wants_rows_that_sum_to_one)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(online_rows_without_room_are_infeasible),
+        cmocka_unit_test(interior_points_know_no_units),
+        cmocka_unit_test(interior_points_are_watched),
+        cmocka_unit_test(pruning_keeps_the_usable_pairs),
+        cmocka_unit_test(measures_stay_inside_their_arrays),
+        cmocka_unit_test(alignment_reports_its_sweeps),
+        cmocka_unit_test(relaxed_rounds_do_not_grow_with_strength),
+        cmocka_unit_test(relaxed_rows_say_that_they_overflow),
+        cmocka_unit_test(hard_plans_report_their_errors),
+        cmocka_unit_test(newton_reaches_cold_plans),
+        cmocka_unit_test(empty_and_relaxed_rows_are_no_error),
+        cmocka_unit_test(rows_without_a_key_of_their_prefix_are_named),
+        cmocka_unit_test(composition_wants_rows_that_sum_to_one)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
