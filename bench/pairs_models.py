@@ -1,6 +1,8 @@
 """Whole models of transformers, otattn's softmax beside sdpa with the same weights: f32.
 
-Sizes are those of models that people run, with four layers, which have the shares of all twelve.
+Sizes are those of models that people run, with four layers, which have the shares of all twelve. Of each
+there is a row without attention: the model whose layers hand their queries on, which is what any attention
+could gain at most.
 """
 
 from __future__ import annotations
@@ -64,14 +66,28 @@ def generate(model: Any, inputs: dict[str, Any], tokens: int) -> Tensor:
     return found
 
 
-def prepare(make: Callable[[], tuple[Any, dict[str, Any]]], run: Callable[..., Any]) -> Prepared:
+def no_attention(module: Any, query: Tensor, *others: Any, **named: Any) -> tuple[Tensor, None]:
+    """What an attention that takes no time would return, by its shape."""
+    del module, others, named
+    return query.transpose(1, 2), None
+
+
+OURS, NOTHING = "otattn_softmax", "nothing"
+
+
+def prepare(name: str, make: Callable[[], tuple[Any, dict[str, Any]]], run: Callable[..., Any]) -> Prepared:
+    from transformers import AttentionInterface, AttentionMaskInterface
+    from transformers.masking_utils import sdpa_mask
+
     torch.manual_seed(0)
     otattn.hf.register("softmax")
+    AttentionInterface.register(NOTHING, no_attention)
+    AttentionMaskInterface.register(NOTHING, sdpa_mask)
     model, inputs = make()
     sides = []
-    for name in ("otattn_softmax", "sdpa"):
+    for implementation in (name, "sdpa"):
         side = copy.deepcopy(model).eval()
-        side.set_attn_implementation(name)
+        side.set_attn_implementation(implementation)
         sides.append(side)
 
     def call(side: Any) -> Any:
@@ -79,53 +95,53 @@ def prepare(make: Callable[[], tuple[Any, dict[str, Any]]], run: Callable[..., A
             return run(side, inputs)
 
     def error(ours: Tensor, theirs: Tensor) -> float:
-        return (ours - theirs).abs().max().item()
+        return 0.0 if name == NOTHING else (ours - theirs).abs().max().item()
 
     ours, theirs = sides
     return lambda: call(ours), lambda: call(theirs), error
 
 
+def rows(
+    name: str,
+    shape: str,
+    make: Callable[[], tuple[Any, dict[str, Any]]],
+    run: Callable[..., Any] = forward,
+    limit: float = 1e-4,
+) -> list[Pair]:
+    return [
+        Pair(
+            f"{words}, {name}",
+            f"{shape}, {LAYERS} layers",
+            "sdpa",
+            functools.partial(prepare, implementation, make, run),
+            limit,
+        )
+        for words, implementation in (("model", OURS), ("model without attention", NOTHING))
+    ]
+
+
 ROWS = [
-    *(
-        Pair(
-            "model, BERT padded",
-            f"{batch} x {tokens} tokens, {LAYERS} layers",
-            "sdpa",
-            functools.partial(prepare, functools.partial(bert, batch, tokens), forward),
-            1e-4,
-        )
-        for batch, tokens in ((4, 64), (4, 128), (4, 256), (2, 512))
-    ),
-    *(
-        Pair(
-            "model, Llama prompt",
-            f"1 x {tokens} tokens, {LAYERS} layers",
-            "sdpa",
-            functools.partial(prepare, functools.partial(llama, tokens), forward),
-            1e-4,
-        )
-        for tokens in (128, 512, 2048)
-    ),
-    *(
-        Pair(
-            "model, Llama generate",
-            f"16 tokens behind {tokens}, {LAYERS} layers",
-            "sdpa",
-            functools.partial(
-                prepare, functools.partial(llama, tokens), functools.partial(generate, tokens=16)
-            ),
-            0.0,
-        )
-        for tokens in (128, 1024)
-    ),
-    *(
-        Pair(
-            "model, ViT",
-            f"{batch} x 197 tokens, {LAYERS} layers",
-            "sdpa",
-            functools.partial(prepare, functools.partial(vit, batch), forward),
-            1e-4,
-        )
-        for batch in (1, 4)
-    ),
+    pair
+    for several in (
+        *(
+            rows("BERT padded", f"{batch} x {tokens} tokens", functools.partial(bert, batch, tokens))
+            for batch, tokens in ((4, 64), (4, 128), (4, 256), (2, 512))
+        ),
+        *(
+            rows("Llama prompt", f"1 x {tokens} tokens", functools.partial(llama, tokens))
+            for tokens in (128, 512, 2048)
+        ),
+        *(
+            rows(
+                "Llama generate",
+                f"16 tokens behind {tokens}",
+                functools.partial(llama, tokens),
+                functools.partial(generate, tokens=16),
+                0.0,
+            )
+            for tokens in (128, 1024)
+        ),
+        *(rows("ViT", f"{batch} x 197 tokens", functools.partial(vit, batch)) for batch in (1, 4)),
+    )
+    for pair in several
 ]

@@ -356,6 +356,11 @@ _PLACED = ("dropout_p", "is_causal", "scale", "enable_gqa", "return_aux")
 _front = Front("attention", [x for x in BY_NAME if x != "attn_mask"], _PLACED, "out", ATTENTION)
 
 
+def known_call(options: Mapping[str, Any], is_causal: bool, scale: float | None, enable_gqa: bool) -> Known:
+    """What a call of `attention` with these keywords, no arrays among them, is; nobody compiles."""
+    return _front.known(False, options, 0.0, is_causal, scale, enable_gqa, None)[0]
+
+
 def known_arguments(
     what: str, given: Iterable[Any], without: Iterable[str] = _OF_ARRAYS, also: Iterable[str] = ()
 ) -> None:

@@ -61,7 +61,8 @@ class Wants:
         self.lead = lead
         """Dimensions of results before their last one or two; None: as the arrays say."""
         self.kind = kind
-        """ "solve", "operator" (of results in four dimensions) or "gradients"."""
+        """ "solve", "tokens" (whose `out` is (batch, queries, heads, width)), "operator" (of results in four
+        dimensions), "gradients" or "tangents"."""
 
 
 _wants = functools.lru_cache(maxsize=1024)(Wants)
@@ -128,6 +129,10 @@ def kept_field(spec: Spec, names: Sequence[str]) -> str:
     return "lse" if "out" in names and is_closed_form(spec) else ""
 
 
+# The dimensions of `out` in memory where all heads of a token lie together.
+_TOKENS = (0, 2, 1, 3)
+
+
 def _result(memory: Memory, job: Job, wants: Wants, name: str, query: Any, lead: Any) -> Result | None:
     """The result of a name, where "saved" is what backward starts from; None: it is another one, or nothing.
 
@@ -145,6 +150,8 @@ def _result(memory: Memory, job: Job, wants: Wants, name: str, query: Any, lead:
     kind = result_type(field, query.itemsize == 8)
     tail = whole[2:] if field in ("out", "coupling") else whole[3:]
     shape = whole if operator or name == "saved" else (*lead, *tail)
+    if field == "out" and wants.kind == "tokens":
+        return Result(field, kind, tuple(whole[k] for k in _TOKENS))
     order = memory.order(query) if field == "out" and len(shape) == 4 else ()
     if name == "saved" and field in wants.names:
         field = None
@@ -177,8 +184,9 @@ def solve_of(
         if x.field is not None:
             kind = x.type or _type_of(job)
             outputs[x.field] = view_like(output_shape(x.field, job.sizes), kind)
-            if x.order:
-                outputs[x.field] = ordered(outputs[x.field], x.order)
+            order = _TOKENS if wants.kind == "tokens" and x.field == "out" else x.order
+            if order:
+                outputs[x.field] = ordered(outputs[x.field], order)
     keep = {}
     for field in scratch_of(job, [x.field for x in results if x.field], wants.certify):
         keep[field] = memory.new(

@@ -51,10 +51,12 @@ _watching: list[type] = []
 adding: set[str] = set()
 
 
-def called() -> None:
-    """Our function runs: counted, for the layer that waits for it."""
-    if not torch.compiler.is_compiling():
-        _calls.count += 1
+def called() -> bool:
+    """Our function runs: counted, for the layer that waits for it. False where a compiler looks on."""
+    if torch.compiler.is_compiling():
+        return False
+    _calls.count += 1
+    return True
 
 
 def kind_of(kind: type) -> str | None:

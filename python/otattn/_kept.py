@@ -21,7 +21,7 @@ from ._handle import Handle
 from ._job import ADDRESS, PAIR, Job, Moved, Place
 from ._outcome import settle, warn_of_masked
 from ._spec import Spec
-from ._template import needs_coupling
+from ._template import columns_of, needs_coupling
 
 # Plans kept for the next call of the same shapes: at most so many, and so many bytes in all.
 IDLE_PLANS = 32
@@ -128,7 +128,9 @@ class Kept:
         self.key, self.job, self.handle, self.arrays, self.moved = key, job, handle, parts.arrays, parts.moved
         self.bytes = handle.bytes
         self.results, self.inputs = results, inputs
-        self.masked = parts.moved is None and ("attn_mask" in job.places or "bias" in job.places)
+        # Of free columns there is no such share.
+        coupled = parts.moved is None and columns_of(job.spec) != c.COLUMNS_FREE
+        self.masked = coupled and ("attn_mask" in job.places or "bias" in job.places)
         self.keep = parts.keep
         self.kind: _Kind | None = None
         self.first: Kept | None = None  # the forward of a derivative that needs one

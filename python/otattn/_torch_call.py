@@ -14,6 +14,7 @@ from . import _native
 from . import _structs as c
 from ._aux import AuxRequest
 from ._call import (
+    ATTENTION,
     COUPLING,
     Ask,
     Wants,
@@ -35,7 +36,7 @@ from ._template import is_implicit, regulariser_of
 from ._threads import thread_limit
 from ._torch_derivative import plain_apply
 from ._torch_fold import TORCH, under_autocast
-from ._torch_watch import is_plain
+from ._torch_watch import derivative_wanted, is_plain
 
 # Whether it is on for any device, which costs least to ask.
 _autocast = torch._C._is_any_autocast_enabled
@@ -74,15 +75,15 @@ def solved(spec: Spec, wants: tuple[Wants, Wants], arrays: Sequence[Any], reques
 
     `NotImplemented` where torch's dispatcher has to see the call.
     """
-    for x in arrays:
-        if x is not None and not isinstance(x, Tensor):
-            return NotImplemented
     if _autocast():
+        if not all(x is None or isinstance(x, Tensor) for x in arrays):
+            return NotImplemented
         arrays = tuple(under_autocast(dict(zip(wants[0].order, arrays, strict=True))).values())
     present = [x for x in arrays if x is not None]
-    if not is_plain(*present) or is_of_torch(spec.backend):
+    wanted = _is_wanted(present)
+    if wanted is None or is_of_torch(spec.backend):
         return NotImplemented
-    if not torch.is_grad_enabled() or not any(x.requires_grad for x in present):
+    if not wanted:
         return answer(wants[0], request, call(TORCH, spec, wants[0], arrays))
     if request is not None and (request.receiver or (request.coupling and wants[0].names[0] != "coupling")):
         # They have derivatives of their own.
@@ -101,6 +102,39 @@ def solved(spec: Spec, wants: tuple[Wants, Wants], arrays: Sequence[Any], reques
         return made if request is None else pair_of(wants[1], request, (kept, status, made, *rest))
     finally:
         give(kept)
+
+
+def _is_wanted(present: list[Any]) -> bool | None:
+    """Whether a derivative of these arrays is; None where torch's dispatcher has to see the call."""
+    recorded = _native.derivative(*present)
+    wanted = None if recorded is None else derivative_wanted(recorded, present[0])
+    if wanted is None:
+        if not all(isinstance(x, Tensor) for x in present) or not is_plain(*present):
+            return None
+        return torch.is_grad_enabled() and any(x.requires_grad for x in present)
+    for x in present:
+        if not x.is_cpu:
+            return None
+    return wanted
+
+
+_BY_TOKENS = wants_of(("out",), ATTENTION, False, None, "tokens")
+
+
+def solved_by_tokens(spec: Spec, wants: tuple[Wants, Wants], arrays: Sequence[Any]) -> Any:
+    """The output (batch, queries, heads, width), dense, of query, key and value with heads before tokens.
+
+    `NotImplemented` where torch's dispatcher has to see the call, and under autocast.
+    """
+    wanted = None if _autocast() else _is_wanted([x for x in arrays if x is not None])
+    if wanted is None or is_of_torch(spec.backend):
+        return NotImplemented
+    if wanted:
+        found = solved(spec, wants, arrays, None)
+        return found if found is NotImplemented else found.transpose(1, 2).contiguous()
+    # What does not simply succeed is solved once more, and says why.
+    found = _native.again(kinds, give, spec.token, _BY_TOKENS, thread_limit(), 0, *arrays)
+    return answer(_BY_TOKENS, None, call(TORCH, spec, _BY_TOKENS, arrays)) if found is None else found
 
 
 class _Solved(torch.autograd.Function):

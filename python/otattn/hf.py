@@ -17,7 +17,7 @@ import torch
 
 from . import _hf_cache, _hf_lens, _hf_points, _hf_rows, _hf_watch
 from . import _structs as c
-from ._attention import attention, check_arguments, known_arguments
+from ._attention import Known, attention, check_arguments, known_arguments, known_call
 from ._aux import AuxRequest
 from ._hf_points import Points
 from ._leaks import LEAKING, warn_of_leaks
@@ -27,6 +27,7 @@ from ._settings import flag, shown, text
 from ._shapes import shape_text
 from ._spec import Spec, spec_for
 from ._template import columns_of
+from ._torch_call import solved_by_tokens
 
 MASK_FUNCTION = "sdpa"
 
@@ -225,8 +226,22 @@ def attention_forward(
         For what a model asks of its attention and otattn has not: pages of a cache, packed sequences
         without a mask, sinks of each query.
     """
-    _hf_watch.called()
-    method, chosen = getattr(module, "_otattn", (method, {} if options is None else options))
+    counted, own = _hf_watch.called(), module.__dict__
+    method, chosen = own.get("_otattn", (method, {} if options is None else options))
+    if (
+        counted
+        and not chosen
+        and not ota_options
+        and (softcap is None and s_aux is None and position_bias is None and indices is None)
+        and (sliding_window is None or attention_mask is not None)
+        and _LOOKED_AT.isdisjoint(others)
+        and "_otattn_tap" not in own
+        and not (_weights_are_collected() if output_attentions is None else output_attentions)
+    ):
+        causal = getattr(module, "is_causal", True) if is_causal is None else is_causal
+        found = _plainly((query, key, value, attention_mask), method, dropout, scaling, causal)
+        if found is not NotImplemented:
+            return found, None
     extra = {
         **_options("options", chosen),
         **({} if ota_options is None else _options("ota_options", ota_options)),
@@ -257,8 +272,8 @@ def attention_forward(
     if rule == c.COLUMNS_PREFIX:
         # Row i of a prefix plan sees keys up to i by itself.
         attention_mask, causal = _within_prefixes(attention_mask), False
-    crossing = not causal and _is_across(module)
-    if attention_mask is not None and rule in _WITH_MASSES and not (causal or crossing) and queries == keys:
+    alone = rule in _WITH_MASSES and queries == keys and not causal
+    if attention_mask is not None and alone and not _is_across(module):
         # Padding is no query either: without this it would send mass.
         extra.setdefault("row_mass", _real(attention_mask))
     if softcap is not None:
@@ -269,7 +284,7 @@ def attention_forward(
         extra["bias"] = position_bias
     if output_attentions is None:
         output_attentions = _weights_are_collected()
-    tap = module.__dict__.get("_otattn_tap")
+    tap = own.get("_otattn_tap")
     if tap is not None:
         scaled = getattr(module, "scaling", None) if scaling == 1 else None
         query, key, value = tap.inputs(query, key, value, scaled if isinstance(scaled, float) else 1.0)
@@ -312,6 +327,36 @@ def attention_forward(
         if tap is not None and received:
             tap("receiver", mass)
     return _given(tap, found), weights if output_attentions else None
+
+
+# Calls of `_plainly` that were understood before; None: of columns that ask for more.
+_calls: dict[Any, Known | None] = {}
+_CALLS = 512
+_METHODS = (str, Spec)
+
+
+def _plainly(
+    operands: tuple[Any, ...], method: Any, dropout: Any, scaling: Any, causal: Any
+) -> torch.Tensor | Any:
+    """The output of a layer that hands down a mask at most, where the columns of its method are free.
+
+    (batch, length, heads, width), dense. NotImplemented where a call has more to it.
+    """
+    query, key, _, mask = operands
+    for x in (query, key):
+        if type(x) is not torch.Tensor or x.dim() != 4:
+            return NotImplemented
+    if dropout != 0.0 or not (scaling is None or type(scaling) is float) or type(method) not in _METHODS:
+        return NotImplemented
+    name = method, scaling, mask is None and bool(causal) and query.shape[2] > 1
+    call = _calls.get(name, ...)
+    if call is ...:
+        known = known_call({"method": method}, name[2], scaling, True)
+        call = known if _columns(method) == c.COLUMNS_FREE and known.spec.is_plain else None
+        if len(_calls) >= _CALLS:
+            _calls.clear()
+        _calls[name] = call
+    return NotImplemented if call is None else solved_by_tokens(call.spec, call.wants, operands)
 
 
 def _wide(x: torch.Tensor | None, keys: int) -> Any:
@@ -360,6 +405,9 @@ _REFUSED = {
 }
 
 
+_LOOKED_AT = frozenset((*_REFUSED, "cu_seq_lens_q"))
+
+
 def _refuse(others: Mapping[str, Any], mask: torch.Tensor | None) -> None:
     """Raises for arguments of a model that change its attention, where otattn does not carry them out."""
     for name, what in _REFUSED.items():
@@ -403,9 +451,9 @@ def _weights_are_collected() -> bool:
     if collector is None:
         return False
     # Of a context variable dynamo knows nothing; while it traces, a plain one takes its place.
-    hidden = torch.compiler.is_dynamo_compiling()
+    hidden = torch.compiler.is_compiling() and torch.compiler.is_dynamo_compiling()
     wanted = getattr(collector, "global_var", None) if hidden else collector.get()
-    return any("attentions" in name for name in wanted or ())
+    return wanted is not None and any("attentions" in name for name in wanted)
 
 
 def _allowed(mask: torch.Tensor) -> torch.Tensor:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import sys
 from typing import Any
 
 import otattn
@@ -78,14 +79,14 @@ def test_generation_with_a_cache(kind: str, method: str, cache: str, tokens: Any
 def seen_masks(network: Any, monkeypatch: pytest.MonkeyPatch, **given: Any) -> list[Any]:
     """The shapes of the masks that the first layer's calls of attention were given in a forward pass."""
     shapes: list[Any] = []
-    attention = otattn.hf.attention
+    solved = otattn.hf.solved_by_tokens
 
-    def watched(query: Any, key: Any, value: Any, mask: Any, *arguments: Any, **named: Any) -> Any:
-        shapes.append(None if mask is None else tuple(mask.shape))
-        return attention(query, key, value, mask, *arguments, **named)
+    def watched(spec: Any, wants: Any, operands: Any) -> Any:
+        shapes.append(None if operands[3] is None else tuple(operands[3].shape))
+        return solved(spec, wants, operands)
 
     with monkeypatch.context() as patched, torch.no_grad():
-        patched.setattr(otattn.hf, "attention", watched)
+        patched.setattr(otattn.hf, "solved_by_tokens", watched)
         network(**given)
     return shapes[:1]
 
@@ -329,3 +330,115 @@ def test_masks_of_the_least_number(method: str, dtype: torch.dtype) -> None:
         found.append(out)
     for out in found[1:]:
         assert (out - found[0]).abs().max() <= 64 * tolerance
+
+
+def layer_of(causal: bool) -> torch.nn.Module:
+    layer = torch.nn.Module()
+    layer.is_causal = causal  # type: ignore[assignment]
+    return layer
+
+
+def tensors(queries: int, keys: int, dtype: torch.dtype = torch.float32) -> list[torch.Tensor]:
+    """Query, key and value, the query's heads inside of its tokens."""
+    made = torch.Generator().manual_seed(queries)
+    query = torch.randn(2, queries, 4, 8, generator=made).transpose(1, 2)
+    pair = [torch.randn(2, 2, keys, 8, generator=made) for _ in range(2)]
+    return [x.to(dtype) for x in (query, *pair)]
+
+
+KINDS_OF_MASKS = {
+    "none": lambda shape: None,
+    "padding": lambda shape: torch.arange(shape[1]).lt(shape[1] - 1).view(1, 1, 1, -1),
+    "pairs": lambda shape: torch.ones(shape, dtype=torch.bool).tril(shape[1] - shape[0]),
+    "numbers": lambda shape: torch.zeros(shape).masked_fill(torch.ones(shape).triu(2) > 0, -torch.inf),
+}
+
+
+@pytest.mark.parametrize("mask", KINDS_OF_MASKS)
+@pytest.mark.parametrize("size", [(5, 5), (1, 5), (0, 5)])
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("method", ["softmax", otattn.Spec("sparsemax", window=(2, 2))])
+def test_layers_call_attention(mask: str, size: tuple[int, int], causal: bool, method: Any) -> None:
+    """The numbers of `attention` to the bit, dense by tokens, at first and later, with gradients too."""
+    layer, allowed = layer_of(causal), KINDS_OF_MASKS[mask](size)
+    inputs = tensors(*size)
+    alone = {"is_causal": causal and allowed is None and size[0] > 1, "scale": 0.3, "enable_gqa": True}
+    expected = otattn.attention(*inputs, allowed, method=method, **alone).transpose(1, 2)
+    for _ in range(3):
+        found, weights = otattn.hf.attention_forward(layer, *inputs, allowed, scaling=0.3, method=method)
+        assert torch.equal(found, expected) and found.is_contiguous() and weights is None
+    leaves = [[x.clone().requires_grad_() for x in inputs] for _ in range(2)]
+    found, _ = otattn.hf.attention_forward(layer, *leaves[0], allowed, scaling=0.3, method=method)
+    expected = otattn.attention(*leaves[1], allowed, method=method, **alone).transpose(1, 2)
+    assert torch.equal(found, expected) and found.is_contiguous()
+    for x, y in zip(*(torch.autograd.grad(out.square().sum(), each) for out, each in
+                      zip((found, expected), leaves, strict=True)), strict=True):  # fmt: skip
+        assert torch.equal(x, y)
+
+
+def test_what_a_layer_is_asked_for_is_asked_each_time() -> None:
+    """A call that was understood before says nothing of the next one."""
+    layer, inputs = layer_of(True), tensors(5, 5)
+
+    def found(*given: Any, **named: Any) -> torch.Tensor:
+        out: torch.Tensor = otattn.hf.attention_forward(layer, *inputs, *(given or (None,)), **named)[0]
+        return out
+
+    def expected(*given: Any, **named: Any) -> torch.Tensor:
+        return otattn.attention(*inputs, *given, enable_gqa=True, **named).transpose(1, 2)
+
+    plain = expected(is_causal=True)
+    assert torch.equal(found(), plain)
+    assert torch.equal(found(is_causal=False), expected())
+    assert torch.equal(found(scaling=2), expected(is_causal=True, scale=2))
+    with pytest.raises(TypeError):
+        found(scaling=True)
+    assert torch.equal(found(softcap=1.0), expected(is_causal=True, softcap=1.0))
+    assert torch.equal(found(s_aux=torch.ones(4)), expected(is_causal=True, sink=torch.ones(4)))
+    bias = torch.randn(1, 4, 5, 5)
+    assert torch.equal(found(position_bias=bias), expected(is_causal=True, bias=bias))
+    assert torch.equal(found(ota_options={"temperature": 2.0}), expected(is_causal=True, temperature=2.0))
+    assert torch.equal(found(options={"temperature": 2.0}), expected(is_causal=True, temperature=2.0))
+    weights = otattn.hf.attention_forward(layer, *inputs, None, output_attentions=True)[1]
+    assert weights is not None and weights.shape == (2, 4, 5, 5)
+    with pytest.raises(NotImplementedError):
+        found(sliding_window=3)
+    with pytest.raises(NotImplementedError):
+        found(block_table=torch.zeros(2))
+    with pytest.raises(TypeError, match="key has shape"):
+        otattn.hf.attention_forward(layer, inputs[0], inputs[1][0], inputs[2], None)
+    with torch.autocast("cpu", torch.bfloat16):
+        assert found().dtype == torch.bfloat16
+    vmapped = torch.func.vmap(lambda x: otattn.hf.attention_forward(layer, x, x, x, None)[0])
+    several = torch.stack([inputs[0], inputs[0] * 0.5])
+    each = [otattn.attention(x, x, x, is_causal=True).transpose(1, 2) for x in several]
+    assert torch.allclose(vmapped(several), torch.stack(each), atol=1e-6)
+    layer._otattn = ("hard", {})  # type: ignore[assignment]
+    assert torch.equal(found(), expected(is_causal=True, method="hard"))
+
+
+def test_a_layer_makes_few_calls() -> None:
+    """Between the products of a model each call of Python is fetched from memory again."""
+    layer, inputs, mask = layer_of(False), tensors(4, 4), KINDS_OF_MASKS["padding"]((4, 4))
+    otattn.hf.register("softmax")
+
+    def called() -> list[str]:
+        names: list[str] = []
+
+        def seen(frame: Any, event: str, argument: Any) -> None:
+            if event in ("call", "c_call"):
+                names.append(frame.f_code.co_name if event == "call" else argument.__name__)
+
+        sys.setprofile(seen)
+        try:
+            otattn.hf.attention_forward(
+                layer, *inputs, mask, dropout=0.0, scaling=0.3, is_causal=False, position_ids=None
+            )
+        finally:
+            sys.setprofile(None)
+        return names
+
+    with torch.inference_mode():
+        called()
+        names = called()
+    assert len(names) <= 50, names
