@@ -1,15 +1,18 @@
 """Forward and backward through torch's autograd, otattn and its peers in turns: f32, width 64, one thread.
 
     python bench/python_autograd.py [--sizes 64,256,512,1024,2048] [--turns N] [--only WORD]
+                                    [--processor-time]
 
 Prints a Markdown table: nanoseconds a pair, the fastest of some turns, their ratio, and the largest error of
 otattn's output and gradients, on the tensors that were timed, against the same recipe in f64, as a share of
-the largest number there.
+the largest number there. With --processor-time what the process spends counts, for a machine that others
+keep busy.
 """
 
 from __future__ import annotations
 
 import argparse
+import time
 from collections.abc import Callable
 
 import otattn
@@ -35,7 +38,7 @@ def both_ways(attention: Attention, leaves: list[Tensor], upstream: Tensor) -> l
     return [out.detach(), *torch.autograd.grad(out, leaves, upstream)]
 
 
-def row(method: str, name: str, peer: Attention, n: int, turns: int) -> str:
+def row(method: str, name: str, peer: Attention, n: int, turns: int, clock: Callable[[], float]) -> str:
     heads = max(1, 1024 // n)
     generator = torch.Generator().manual_seed(n)
     made = [torch.randn(1, heads, n, WIDTH, generator=generator) for _ in range(4)]
@@ -48,7 +51,10 @@ def row(method: str, name: str, peer: Attention, n: int, turns: int) -> str:
     exact = both_ways(peer, wide, upstream.double())
     found = both_ways(ours, leaves, upstream)
     error = max(((x - y).abs().max() / y.abs().max()).item() for x, y in zip(found, exact, strict=True))
-    sides = [lambda f=f: fastest(lambda: both_ways(f, leaves, upstream), limit=LONG) for f in (ours, peer)]
+    sides = [
+        lambda f=f: fastest(lambda: both_ways(f, leaves, upstream), limit=LONG, clock=clock)
+        for f in (ours, peer)
+    ]
     mine, theirs = in_turns(sides, turns)
     pairs = heads * n * n / 1e9
     return (
@@ -62,14 +68,16 @@ def main() -> None:
     parser.add_argument("--sizes", default="64,256,512,1024,2048")
     parser.add_argument("--turns", type=int, default=5)
     parser.add_argument("--only", default="", metavar="WORD", help="methods that contain it")
+    parser.add_argument("--processor-time", action="store_true")
     options = parser.parse_args()
+    clock = time.process_time if options.processor_time else time.perf_counter
     torch.set_num_threads(1)
     otattn.set_num_threads(1)
     print("| method | heads | otattn, ns a pair | peer | ratio | largest error |\n|---|---|---|---|---|---|")
     for method, name, peer in ROWS:
         for n in map(int, options.sizes.split(",")):
             if options.only in method:
-                print(row(method, name, peer, n, options.turns), flush=True)
+                print(row(method, name, peer, n, options.turns, clock), flush=True)
 
 
 if __name__ == "__main__":
