@@ -23,10 +23,6 @@ ota_array ota_array_of(void *data, ota_type type, int64_t batch, int64_t heads, 
     return array;
 }
 
-bool ota_array_present(const ota_array *array) {
-    return array->type != OTA_NO_TYPE || array->data != NULL;
-}
-
 static int64_t position(const ota_array *a, int64_t b, int64_t h, int64_t r, int64_t c) {
     const int64_t index[4] = {b, h, r, c};
     int64_t at = 0;

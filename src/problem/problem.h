@@ -200,7 +200,9 @@ void ota_array_set(const ota_array *array, int64_t b, int64_t h, int64_t r, int6
                    double value);
 /* Quiet NaN into all rows of a head of an array of floats, where it is present. */
 void ota_array_poison(struct ota_pool *pool, const ota_array *array, int64_t batch, int64_t head);
-bool ota_array_present(const ota_array *array);
+static inline bool ota_array_present(const ota_array *array) {
+    return array->type != OTA_NO_TYPE || array->data != NULL;
+}
 /* First and one-past-last byte the array can touch; empty arrays give NULL, NULL. */
 void ota_array_extent(const ota_array *array, const char **first, const char **last);
 /* Rows of one head of an array, one after another, in `type`; returns what follows. */

@@ -46,6 +46,7 @@ static const int64_t counts[COUNTS] = {1, 2, 15, 16, 17, 128, 131, 700};
 TEST_FILE(test_slopes) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_rows_f32),   cmocka_unit_test(test_rows_f64),
+        cmocka_unit_test(test_dots_f32),   cmocka_unit_test(test_dots_f64),
         cmocka_unit_test(test_turned_f32), cmocka_unit_test(test_turned_f64),
         cmocka_unit_test(test_lists_f32),  cmocka_unit_test(test_lists_f64),
         cmocka_unit_test(test_system_f32), cmocka_unit_test(test_system_f64)};

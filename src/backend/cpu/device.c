@@ -328,7 +328,7 @@ static void take_packed(ota_cpu_device *device, ota_packed_kv *packed) {
     if (ota_device_is_in_place(device)) return;
     if (!r->from_matrix)
         packed->packed_keys = ota_arena_take(a, (size_t)ota_packed_length(r->keys, r->width), real);
-    packed->values = ota_arena_take_rows(a, r->keys, device->values_width, real);
+    packed->value_room = ota_arena_take_rows(a, r->keys, device->values_width, real);
     if (device->strategy == OTA_STRATEGY_FUSED_PAIRS) {
         void *pairs = NULL;
         packed->key_pairs = ota_arena_take(

@@ -41,8 +41,10 @@ enum {
 /* Packed keys and values of one key head; as many as the plan works on at a time. T = plan's type. */
 typedef struct ota_packed_kv {
     void *packed_keys;
-    void *values;            /* [keys][values_width] */
-    int64_t *nonfinite_keys; /* keys whose values hold NaN or inf; their packed values are 0 */
+    const void *
+        values; /* [keys][values_width]: where they lie or, of another layout or type or not all finite, the room */
+    void *value_room;
+    int64_t *nonfinite_keys; /* keys whose values hold NaN or inf; their values in the room are 0 */
     int64_t nonfinite_count;
     uint32_t *key_pairs, *value_pairs; /* of FUSED_PAIRS */
     bool paired; /* the head at work is multiplied as bf16: found by its numbers, not by the plan */

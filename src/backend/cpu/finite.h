@@ -25,4 +25,11 @@ static inline real *dense_rows(const ota_array *a, int64_t batch, int64_t head, 
            (a->size[1] == 1 ? 0 : head * a->stride[1]) + first * a->stride[2];
 }
 
+/* The first `rows` rows of a head as they lie, where they are one block of finite numbers of T; else NULL. */
+static inline const real *finite_rows(const OF_TYPE(table) *kernels, const ota_array *a,
+                                      int64_t batch, int64_t head, int64_t rows) {
+    const real *at = dense_rows(a, batch, head, 0);
+    return at != NULL && kernels->terms->is_finite(at, rows * a->size[3]) ? at : NULL;
+}
+
 #endif

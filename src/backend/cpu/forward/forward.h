@@ -12,20 +12,19 @@
 static const double RAW_LEAST = 1.0e-30;
 
 /* Rows [first, last) of a chunk; a multiple of the fused block so that blocks never straddle chunks. */
+static inline int64_t rows_of_chunk(int64_t rows) {
+    return ota_int_round_up(ota_int_ceil_div(rows, OTA_CHUNKS), OTA_ROW_BLOCK);
+}
+
 static inline void chunk_rows(int64_t rows, int64_t chunk, int64_t *first, int64_t *last) {
-    const int64_t share = ota_int_ceil_div(rows, OTA_CHUNKS);
-    const int64_t step = ota_int_round_up(share, OTA_ROW_BLOCK);
+    const int64_t step = rows_of_chunk(rows);
     *first = ota_int_min(chunk * step, rows);
     *last = ota_int_min(*first + step, rows);
 }
 
 /* Chunks that have rows come first. */
 static inline int64_t live_chunks(int64_t rows) {
-    int64_t first, last, live = 0;
-    do {
-        chunk_rows(rows, live, &first, &last);
-    } while (first < last && ++live < OTA_CHUNKS);
-    return live;
+    return rows == 0 ? 0 : ota_int_ceil_div(rows, rows_of_chunk(rows));
 }
 
 /* head_parts.c: sums of the chunks of one head, in order, into receiver and status. */

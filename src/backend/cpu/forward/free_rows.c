@@ -166,13 +166,14 @@ static row_block part_of(cpu_run *w, int64_t part, int worker) {
 static void row_task(void *context, int64_t index, int worker_index) {
     cpu_run *w = context;
     ota_cpu_device *device = w->device;
-    const int64_t chunk = index % OTA_CHUNKS;
-    row_block b = part_of(w, index / OTA_CHUNKS, worker_index);
-    ota_head_status *status = &device->chunk_statuses[index];
+    const int64_t live = live_chunks(device->resolved->queries), chunk = index % live;
+    row_block b = part_of(w, index / live, worker_index);
+    const int64_t place = index / live * OTA_CHUNKS + chunk;
+    ota_head_status *status = &device->chunk_statuses[place];
     *status = (ota_head_status){0};
     double *receiver = NULL;
     if (ota_array_present(&w->arrays->receiver)) {
-        receiver = device->receivers + index * device->stride;
+        receiver = device->receivers + place * device->stride;
         memset(receiver, 0, (size_t)device->stride * sizeof *receiver);
     }
     int64_t first, last;
@@ -264,7 +265,7 @@ static void run_wave(cpu_run *w) {
     if (ota_device_is_ordered(device))
         ota_parallel(device->pool, parts, ordered_task, w);
     else if (!decodes || w->run->wants_statistics)
-        ota_parallel(device->pool, parts * OTA_CHUNKS, row_task, w);
+        ota_parallel(device->pool, parts * live_chunks(device->resolved->queries), row_task, w);
     else
         memset(device->chunk_statuses, 0,
                (size_t)(parts * OTA_CHUNKS) * sizeof *device->chunk_statuses);

@@ -58,13 +58,14 @@ void ota_gather_chunks(cpu_run *w, int64_t part, int64_t batch, int64_t head) {
     const ota_cpu_device *device = w->device;
     const ota_resolved *r = device->resolved;
     ota_head_status *total = &w->run->heads[batch * r->heads + head];
-    for (int64_t c = 0; c < OTA_CHUNKS; c++)
+    const int64_t live = live_chunks(r->queries);
+    for (int64_t c = 0; c < live; c++)
         add_status(total, &device->chunk_statuses[part * OTA_CHUNKS + c]);
     if (!ota_array_present(&w->arrays->receiver)) return;
     const double *sums = device->receivers + part * OTA_CHUNKS * device->stride;
     for (int64_t j = 0; j < r->keys; j++) {
         double sum = 0.0;
-        for (int64_t c = 0; c < OTA_CHUNKS; c++) sum += sums[c * device->stride + j];
+        for (int64_t c = 0; c < live; c++) sum += sums[c * device->stride + j];
         ota_put(&w->arrays->receiver, batch, head, j, sum);
     }
 }

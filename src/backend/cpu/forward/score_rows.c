@@ -39,7 +39,11 @@ void pack_values(const cpu_run *w, ota_packed_kv *packed, int64_t batch, int64_t
     const ota_cpu_device *device = w->device;
     packed->nonfinite_count = 0;
     if (!ota_array_present(&w->arrays->out) || device->values_width == 0) return;
-    real *to = packed->values;
+    packed->values =
+        finite_rows(KERNELS(device), &w->arrays->values, batch, key_head, device->key_count);
+    if (packed->values != NULL) return;
+    real *to = packed->value_room;
+    packed->values = to;
     pack_rows(&w->arrays->values, batch, key_head, 0, device->key_count, to, device->values_width);
     if (KERNELS(device)->terms->is_finite(to, device->key_count * device->values_width)) return;
     for (int64_t j = 0; j < device->key_count; j++) {

@@ -443,7 +443,8 @@ bool WORD(ota_kernel_emit)(ota_head *head) {
     head->kernel.round.first = false;
     round_scaling(place);
     atomic_store(&place->lost, false);
-    ota_parallel(place->run.device->pool, OTA_CHUNKS, emit_rounds, place);
+    ota_parallel(place->run.device->pool, live_chunks(place->run.device->resolved->queries),
+                 emit_rounds, place);
     if (!head->kernel.round.met) gather_columns(place);
     return !atomic_load(&place->lost);
 }

@@ -251,7 +251,7 @@ static void emit_task(void *context, int64_t chunk, int worker_index) {
 void WORD(ota_load_scores)(ota_head *head, bool *finite) {
     ota_head_place *place = head->host.place;
     ota_cpu_device *device = place->run.device;
-    ota_parallel(device->pool, OTA_CHUNKS, form_task, place);
+    ota_parallel(device->pool, live_chunks(device->resolved->queries), form_task, place);
     for (int64_t j = 0; j < device->dense_rows && device->transposed; j++) {
         real *row = (real *)place->workspace->scores + j * device->dense_stride;
         for (int64_t i = device->dense_columns; i < device->dense_stride; i++)
@@ -266,5 +266,5 @@ void WORD(ota_emit_scores)(ota_head *head) {
     real *bias = place->workspace->bias;
     for (int64_t j = 0; j < device->dense_columns; j++) bias[j] = (real)head->g[j];
     if (device->transposed) turn_over(place, &place->run.run->heads[head->index]);
-    ota_parallel(device->pool, OTA_CHUNKS, emit_task, place);
+    ota_parallel(device->pool, live_chunks(device->resolved->queries), emit_task, place);
 }

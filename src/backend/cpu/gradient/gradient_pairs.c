@@ -35,7 +35,7 @@ static void pack_tile(void *context, int64_t tile, int worker) {
         (void)make_finite(keys, count * r->width);
     }
     if (!ota_array_present(&job->want->out_grad) || width == 0) return;
-    real *values = (real *)packed->values + from * width;
+    real *values = (real *)packed->value_room + from * width;
     pack_rows(&job->arrays->values, job->batch, job->key_head, from, count, values, width);
     for (int64_t j = 0; j < count; j++)
         packed->nonfinite_keys[from + j] = !make_finite(values + j * width, width);
@@ -49,6 +49,7 @@ void pack_head(ota_backward_job *job) {
     const int64_t keys = device->resolved->keys;
     ota_packed_kv *packed = packed_of(job);
     packed->nonfinite_count = 0;
+    packed->values = packed->value_room;
     ota_parallel(device->pool, (keys + OTA_KEY_TILE - 1) / OTA_KEY_TILE, pack_tile, job);
     if (!ota_array_present(&job->want->out_grad) || device->values_width == 0) return;
     for (int64_t j = 0; j < keys; j++) {

@@ -14,12 +14,8 @@ static bool make_finite(const tile_head *h, real *x, int64_t count) {
     return false;
 }
 
-/* All rows of a head as they lie, where they are one block of finite numbers of T; else NULL. */
 static const real *block_of(const tile_head *h, const ota_array *a, int64_t head) {
-    const real *at = dense_rows(a, h->batch, head, 0);
-    return at != NULL && KERNELS(h->run->device)->terms->is_finite(at, a->size[2] * a->size[3])
-               ? at
-               : NULL;
+    return finite_rows(KERNELS(h->run->device), a, h->batch, head, a->size[2]);
 }
 
 static void place_keys(tile_head *h) {
@@ -54,15 +50,22 @@ static void pack_values_of(const tile_head *h) {
     const ota_cpu_device *device = h->run->device;
     const int64_t m = device->resolved->keys, width = device->values_width;
     ota_packed_kv *packed = h->packed;
-    real *values = packed->values;
+    const ota_array *values = &h->run->arrays->values;
+    real *room = packed->value_room;
+    const ota_array plain = ota_array_of(room, REAL_TYPE, 1, 1, m, width);
     packed->nonfinite_count = 0;
-    pack_rows(&h->run->arrays->values, h->batch, h->key_head, 0, m, values, width);
-    const bool finite = KERNELS(device)->terms->is_finite(values, m * width);
+    packed->values = block_of(h, values, h->key_head);
+    if (packed->values != NULL) {
+        pack_keys(KERNELS(device), values, h->batch, h->key_head, m, h->workspace->packed_values);
+        return;
+    }
+    packed->values = room;
+    pack_rows(values, h->batch, h->key_head, 0, m, room, width);
+    const bool finite = KERNELS(device)->terms->is_finite(room, m * width);
     for (int64_t j = 0; j < m && !finite; j++) {
-        if (!make_finite(h, values + j * width, width))
+        if (!make_finite(h, room + j * width, width))
             packed->nonfinite_keys[packed->nonfinite_count++] = j;
     }
-    const ota_array plain = ota_array_of(values, REAL_TYPE, 1, 1, m, width);
     pack_keys(KERNELS(device), &plain, 0, 0, m, h->workspace->packed_values);
 }
 
@@ -160,19 +163,6 @@ static row_facts facts_of_given(const tile_head *h, int64_t query, double mu, co
                        .bad = isnan(lse) || lse >= INFINITY};
 }
 
-/* U_i . P_i / mu_i, the row's advantage, from its output. */
-static double advantage_of(const real *upstream, const real *out, int64_t width) {
-    enum { LANES = 8 };
-    double part[LANES] = {0}, sum = 0.0;
-    const int64_t whole = width / LANES * LANES;
-    for (int64_t w = 0; w < whole; w += LANES) {
-        for (int l = 0; l < LANES; l++) part[l] += (double)upstream[w + l] * (double)out[w + l];
-    }
-    for (int64_t w = whole; w < width; w++) sum += (double)upstream[w] * (double)out[w];
-    for (int l = 0; l < LANES; l++) sum += part[l];
-    return sum;
-}
-
 static void prepare_row(const tile_head *h, int64_t query, const row_facts *facts, double mu) {
     const ota_cpu_device *device = h->run->device;
     const ota_resolved *r = device->resolved;
@@ -186,9 +176,11 @@ static void prepare_row(const tile_head *h, int64_t query, const row_facts *fact
     double *mass =
         h->run->job->space->sums.row_mass + (h->batch * r->heads + h->head) * r->queries + query;
     const bool finite = placed || make_finite(h, kept, width);
-    const double a = facts->empty || facts->bad || !(mu > 0.0)
-                         ? 0.0
-                         : advantage_of(upstream, facts->out, width) / facts->out_mass;
+    /* U_i . P_i / mu_i, the row's advantage, from its output. */
+    const double a =
+        facts->empty || facts->bad || !(mu > 0.0)
+            ? 0.0
+            : KERNELS(device)->terms->row_dot(upstream, facts->out, width) / facts->out_mass;
     const double row_factor = mu * facts->factor;
     if (facts->bad || (!finite && !facts->empty) || !(a - a <= 0.0)) {
         if (!placed) memset(kept, 0, (size_t)width * sizeof *kept);

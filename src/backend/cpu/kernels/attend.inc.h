@@ -207,9 +207,9 @@ static void clear_outside(real *x, int64_t low, int64_t high, int64_t keys) {
 
 /* The new maxima of all rows and what they do to the old sums. A NaN need not reach `top`: it is in
  * the weights and therefore in the sum. */
-static void raise_tops(attend_state *state) {
+static void raise_tops(attend_state *state, int64_t rows) {
     vec factor = vec_set(state->factor);
-    for (int row = 0; row < OTA_ROW_BLOCK; row += LANES) {
+    for (int64_t row = 0; row < rows; row += LANES) {
         vec old = vec_load(state->top + row);
         vec top = vec_max(vec_reduce_max_each(state->lanes + row), old);
         vec shift = vec_select(mask_above(top, vec_set(NO_SCORE)), top, vec_set(0));
@@ -224,7 +224,8 @@ static void tile_weights(const attend_block *b, attend_state *state, const score
                          score_tile *next) {
     const int64_t low_row = scores->low, high_row = scores->high;
     const int64_t first = scores->first, keys = scores->keys;
-    for (int row = 0; row < OTA_ROW_BLOCK; row++) state->lanes[row] = vec_set(NO_SCORE);
+    const int64_t rows = ota_int_round_up(b->rows, LANES); /* in whole vectors of them */
+    for (int64_t row = 0; row < rows; row++) state->lanes[row] = vec_set(NO_SCORE);
     for (int64_t row = low_row; row < high_row; row++) {
         real *x = state->tile + row * OTA_KEY_TILE;
         int64_t low, high;
@@ -244,7 +245,7 @@ static void tile_weights(const attend_block *b, attend_state *state, const score
         bool whole = low == 0 && high == OTA_KEY_TILE;
         state->lanes[row] = whole ? row_top(x, true, 0, 0) : row_top(x, false, low, high);
     }
-    raise_tops(state);
+    raise_tops(state, rows);
     vec factor = vec_set(state->factor);
     const int64_t steps = score_steps(next);
     for (int64_t row = low_row; row < high_row; row++) {
@@ -266,7 +267,7 @@ static void tile_weights(const attend_block *b, attend_state *state, const score
         state->lanes[row] = row_weights(x, false, low, high, shift, factor);
         clear_outside(x, low, high, keys);
     }
-    for (int row = 0; row < OTA_ROW_BLOCK; row += LANES)
+    for (int64_t row = 0; row < rows; row += LANES)
         vec_store(state->tile_sum + row, vec_reduce_add_each(state->lanes + row));
     for (int64_t row = low_row; row < high_row; row++) {
         state->sum[row].sum *= (double)state->rescale[row];
@@ -326,7 +327,7 @@ static void finish_row(const attend_block *b, const attend_state *state, int64_t
     b->row_sum[row] = (real)sum;
     row_factor /= divisor;
     double change = (double)state->base[row] - (double)state->top[row];
-    double scale = change < 0 ? exp2(change * (double)state->factor) : 1.0;
+    double scale = state->has_folded && change < 0 ? exp2(change * (double)state->factor) : 1.0;
     for (int64_t w = 0; w < b->values_width; w++) {
         double total = (double)part[w];
         if (state->has_folded) total += folded[w] * scale;

@@ -136,6 +136,8 @@ typedef struct OF_TYPE(term_passes) {
     /* packing: to[k * ld + r] = rows[r][k], k < count, r < the lanes of the table */
     void (*transpose)(const real *const *rows, int64_t count, real *to, int64_t ld);
     bool (*is_finite)(const real *x, int64_t count);
+    /* sum_j x_j y_j, products and sums in f64 */
+    double (*row_dot)(const real *x, const real *y, int64_t count);
 } OF_TYPE(term_passes);
 
 typedef struct OF_TYPE(slopes) {

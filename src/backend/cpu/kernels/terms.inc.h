@@ -1,6 +1,6 @@
-/* What packing wants of dense numbers, what terms and masks do to a row of scores (apply_terms.c), and tanh of softcaps. Part of
- * level.c. Plain loops without branches, of which compilers make vectors; every level gives the same bits. The first term
- * scales the raw products; the factor of the others is 1.
+/* What packing and rows of backward want of dense numbers, what terms and masks do to a row of scores (apply_terms.c), and tanh
+ * of softcaps. Part of level.c. Plain loops without branches, of which compilers make vectors; every level gives the same
+ * bits. The first term scales the raw products; the factor of the others is 1.
  *
  *     e = exp(-2 |x|) = 2^n (1 + p)      tanh x = sign(x) (1 - e) / (1 + e)      1 - tanh^2 x = 4 e / (1 + e)^2
  *
@@ -130,6 +130,18 @@ static bool is_finite(const real *x, int64_t count) {
     return vec_reduce_add(all) == 0;
 }
 
+static double row_dot(const real *restrict x, const real *restrict y, int64_t count) {
+    enum { CHAINS = 8 };
+    double part[CHAINS] = {0}, sum = 0.0;
+    const int64_t whole = count / CHAINS * CHAINS;
+    for (int64_t j = 0; j < whole; j += CHAINS) {
+        for (int l = 0; l < CHAINS; l++) part[l] += (double)x[j + l] * (double)y[j + l];
+    }
+    for (int64_t j = whole; j < count; j++) sum += (double)x[j] * (double)y[j];
+    for (int l = 0; l < CHAINS; l++) sum += part[l];
+    return sum;
+}
+
 static const OF_TYPE(term_passes) term_passes = {.numbers = numbers_from,
                                                  .add_or_forbid = term_add_or_forbid,
                                                  .add = term_add,
@@ -138,4 +150,5 @@ static const OF_TYPE(term_passes) term_passes = {.numbers = numbers_from,
                                                  .softcap = term_softcap,
                                                  .tanh = term_tanh,
                                                  .transpose = transpose,
-                                                 .is_finite = is_finite};
+                                                 .is_finite = is_finite,
+                                                 .row_dot = row_dot};
