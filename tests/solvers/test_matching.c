@@ -177,9 +177,9 @@ static void cancelling_is_heard(void **state) {
 
 /* ---- passes over a dense matrix --------------------------------------------------------------- */
 
-enum { BIDDERS_MOST = 240, CROWDS = 5 };
+enum { BIDDERS_MOST = 320, CROWDS = 6 };
 
-/* Costs of 0 and 1, few or many of either; of few values; some forbidden, of a column now and then all. */
+/* Costs of 0 and 1, few or many of either; of few values; of many; some forbidden, of a column now and then all. */
 static void draw_costs(dice *d, int crowd, ota_match *match) {
     const int64_t n = match->rows;
     for (int64_t k = 0; k < n * match->padded; k++) match->own[k] = INFINITY;
@@ -188,6 +188,7 @@ static void draw_costs(dice *d, int crowd, ota_match *match) {
             double cost = uniform(d) < (crowd == 0 ? 0.5 : 4.0 / (double)n) ? 0.0 : 1.0;
             if (crowd == 2) cost = (double)below(d, 4);
             if (crowd == 3) cost = uniform(d) < 0.02 ? uniform(d) : cost;
+            if (crowd == 5) cost = uniform(d);
             if (crowd == 4 && j != i && uniform(d) < 0.1) cost = INFINITY;
             match->own[i * match->padded + j] = cost;
         }
@@ -317,12 +318,16 @@ static void reductions_and_bids_are_those_of_their_definition(void **state) {
         const ota_match_passes *passes = row->f64->match;
         for (int trial = 0; trial < 20 * CROWDS; trial++) {
             /* Rows of a vector or two, and of many. */
-            const int64_t n = 1 + below(&d, trial % 3 == 0 ? 18 : BIDDERS_MOST),
+            const int64_t n = 1 + below(&d, below(&d, 3) == 0 ? 18 : BIDDERS_MOST),
                           m = trial % 2 == 0 ? n : n + below(&d, BIDDERS_MOST + 1 - n);
             ota_match_resize(&match, n, m, passes->lanes);
             ota_match_resize(&plain, n, m, passes->lanes);
-            draw_costs(&d, trial % CROWDS, &match);
+            draw_costs(&d, trial / 4 % CROWDS, &match);
             memcpy(plain.own, match.own, (size_t)(n * match.padded) * sizeof(double));
+            if (trial % 4 > 1 && ota_match_borrows(&match)) {
+                match.costs.width = match.columns;
+                match.unread = true;
+            }
             compare_bids(passes, &match, &plain);
         }
     }

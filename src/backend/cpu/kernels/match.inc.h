@@ -163,6 +163,48 @@ static ALWAYS_INLINE int32_t match_settle(ota_match *match, int32_t i, const mat
     return loser;
 }
 
+/* Rows of which none waits for the bid of another, and of what bid since they were searched the columns at their prices then. */
+enum { AHEAD = 4 };
+typedef struct match_ahead {
+    match_cheapest found[AHEAD];
+    int64_t first, end; /* places of waiting rows */
+    int bids;
+    int32_t column[AHEAD];
+    double price[AHEAD];
+} match_ahead;
+
+/* Are `found` the two cheapest of the row still? They are of no column that was bid for. */
+static ALWAYS_INLINE bool match_holds(ota_match_form form, const ota_match *match,
+                                      const match_ahead *ahead, int32_t i,
+                                      const match_cheapest *found) {
+    bool holds = true;
+    for (int k = 0; k < ahead->bids; k++) {
+        const int32_t j = ahead->column[k];
+        const double reduced = match_cost(form, &match->costs, i, j) - ahead->price[k];
+        holds &= reduced > found->second;
+    }
+    return holds;
+}
+
+/* match_two of the unread row in a waiting place, with those of the next places. */
+static ALWAYS_INLINE match_cheapest match_two_ahead(ota_match_form form, const ota_match *match,
+                                                    match_ahead *ahead, int64_t place,
+                                                    int64_t count) {
+    const int32_t *waiting = match->waiting;
+    if (place < ahead->end) {
+        const match_cheapest *found = &ahead->found[place - ahead->first];
+        if (match_holds(form, match, ahead, waiting[place], found)) return *found;
+    }
+    ahead->bids = 0;
+    ahead->first = place;
+    ahead->end = ota_int_min(place + AHEAD, count);
+    for (int64_t k = place; k < ahead->end; k++) {
+        const match_row row = match_row_of(form, &match->costs, waiting[k]);
+        ahead->found[k - place] = match_two(match, &row, true);
+    }
+    return ahead->found[0];
+}
+
 /* `unread`: are the costs? */
 static ALWAYS_INLINE int64_t match_bid_many(ota_match_form form, bool unread, ota_match *match,
                                             int64_t count, int64_t bids) {
@@ -170,6 +212,7 @@ static ALWAYS_INLINE int64_t match_bid_many(ota_match_form form, bool unread, ot
     const bool square = !unread && match->rows == match->columns;
     int64_t left = 0;
     int32_t *waiting = match->waiting;
+    match_ahead ahead = {.end = 0};
     int ties = 0; /* so many rows before this one had several columns that cost 0 */
     for (int64_t k = 0; k < count;) {
         const int32_t i = waiting[k++];
@@ -177,7 +220,12 @@ static ALWAYS_INLINE int64_t match_bid_many(ota_match_form form, bool unread, ot
         bool waits = bids-- <= 0;
         match_cheapest found = {0};
         if (!waits && !(ties >= TIED && match_two_free(match, &row, &found))) {
-            found = match_two(match, &row, unread);
+            found = unread ? match_two_ahead(form, match, &ahead, k - 1, count)
+                           : match_two(match, &row, false);
+            if (unread && found.column >= 0) {
+                ahead.column[ahead.bids] = found.column;
+                ahead.price[ahead.bids++] = match->price[found.column];
+            }
             ties = square && !(found.second > 0.0) ? ties + 1 : 0;
             if (ties == TIED && !match->marked) match_mark_all(match);
         } else if (unread) {
@@ -188,7 +236,10 @@ static ALWAYS_INLINE int64_t match_bid_many(ota_match_form form, bool unread, ot
             return 0;
         }
         const int32_t loser = waits ? -1 : match_settle(match, i, &found, &waits);
-        if (loser >= 0) waiting[--k] = loser;
+        if (loser >= 0) {
+            waiting[--k] = loser;
+            ahead.end = 0;
+        }
         if (waits)
             match->next[left++] = i;
         else

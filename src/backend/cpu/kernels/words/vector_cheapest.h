@@ -133,37 +133,45 @@ static ALWAYS_INLINE match_cheapest match_two_short(const ota_match *match, cons
     return found;
 }
 
-/* The least of every fourth vector are in lanes of their own. So the second cheapest of all is the least of the other lanes, or
+/* Vectors of a long row that are apart: the more, the fewer are read again. */
+enum { CLASSES = 8 };
+
+/* The least of every eighth vector are in lanes of their own. So the second cheapest of all is the least of the other lanes, or
  * among those vectors, which are read again. */
 static ALWAYS_INLINE match_cheapest match_two_long(const ota_match *match, const match_row *row,
                                                    bool unread) {
     const double *price = match->price;
     const int64_t width = match->costs.width;
     const vec infinite = vec_set(INFINITY);
-    vec least[TOGETHER] = {infinite, infinite, infinite, infinite};
+    vec least[CLASSES];
+    for (int k = 0; k < CLASSES; k++) least[k] = infinite;
     const vec zero = vec_set(0.0);
     vec sum[TOGETHER] = {zero, zero, zero, zero};
     int64_t j = 0;
-    for (; j + TOGETHER * LANES <= width; j += TOGETHER * LANES) {
-        for (int k = 0; k < TOGETHER; k++) {
-            const vec cost = match_costs_summed(row, j + k * LANES, LANES, unread ? sum + k : NULL);
+    for (; j + CLASSES * LANES <= width; j += CLASSES * LANES) {
+        for (int k = 0; k < CLASSES; k++) {
+            const vec cost =
+                match_costs_summed(row, j + k * LANES, LANES, unread ? sum + k % TOGETHER : NULL);
             least[k] = vec_min(least[k], vec_sub(cost, vec_load(price + j + k * LANES)));
         }
     }
-    for (int k = 0; k < TOGETHER && j < width; k++, j += LANES) {
+    UNROLL for (int k = 0; k < CLASSES; k++, j += LANES) {
+        if (j >= width) break;
         const int64_t count = ota_int_min(width - j, LANES);
-        const vec cost = match_costs_summed(row, j, count, unread ? sum + k : NULL);
+        const vec cost = match_costs_summed(row, j, count, unread ? sum + k % TOGETHER : NULL);
         least[k] = vec_min(least[k], vec_sub(cost, vec_load(price + j)));
     }
     if (unread && !match_are_finite(sum) && !match_is_plain(row, width)) return match_odd;
+    vec half[CLASSES / 2];
+    for (int k = 0; k < CLASSES / 2; k++) half[k] = vec_min(least[k], least[k + CLASSES / 2]);
     const double lowest =
-        vec_reduce_min(vec_min(vec_min(least[0], least[1]), vec_min(least[2], least[3])));
+        vec_reduce_min(vec_min(vec_min(half[0], half[1]), vec_min(half[2], half[3])));
     match_cheapest found = {.first = lowest, .second = INFINITY, .column = -1};
     if (!(lowest < INFINITY)) return found;
     const vec value = vec_set(lowest);
     uint64_t classes = 0;
     vec others = infinite;
-    for (int k = 0; k < TOGETHER; k++) {
+    for (int k = 0; k < CLASSES; k++) {
         const vmask here = mask_equal(least[k], value);
         classes |= (uint64_t)mask_bits(here) << k * LANES;
         others = vec_min(others, vec_select(here, infinite, least[k]));
@@ -171,7 +179,7 @@ static ALWAYS_INLINE match_cheapest match_two_long(const ota_match *match, const
     const int one = __builtin_ctzll(classes);
     if ((classes & (classes - 1)) == 0) {
         const match_lanes lanes =
-            match_two_of(match, row, one / LANES * LANES, TOGETHER * LANES, NULL);
+            match_two_of(match, row, one / LANES * LANES, CLASSES * LANES, NULL);
         double second[LANES], where[LANES];
         vec_store(second, lanes.second);
         vec_store(where, lanes.where);
