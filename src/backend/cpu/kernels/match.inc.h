@@ -137,6 +137,7 @@ static ALWAYS_INLINE int64_t match_reduce_few(ota_match *match, int few) {
 
 static int64_t match_reduce(ota_match *match) {
     if (match->padded <= 2 * LANES) return match_reduce_few(match, 2);
+    if (match->padded <= FEW * LANES) return match_reduce_few(match, FEW);
     switch (match->costs.form) {
     case OTA_MATCH_F64: return match_reduce_as(OTA_MATCH_F64, true, match);
     case OTA_MATCH_F32: return match_reduce_as(OTA_MATCH_F32, true, match);
@@ -146,17 +147,25 @@ static int64_t match_reduce(ota_match *match) {
     }
 }
 
+/* x_j = value by a whole vector, as the next row reads it. */
+static ALWAYS_INLINE void match_put(double *x, int64_t j, double value) {
+    const int64_t lane = j % LANES;
+    double *group = x + j - lane;
+    vec_store(group, vec_select(mask_range(lane, lane + 1), vec_set(value), vec_load(group)));
+}
+
 /* What a row's bid for the column of `found` comes to; the row that lost its column, or -1: none did. `waits`: nor did the
- * bid win. */
-static ALWAYS_INLINE int32_t match_settle(ota_match *match, int32_t i, const match_cheapest *found,
-                                          bool *waits) {
+ * bid win. `few`: prices are in registers, too. */
+static ALWAYS_INLINE int32_t match_settle(ota_match *match, bool few, int32_t i,
+                                          const match_cheapest *found, bool *waits) {
     const int32_t j = found->column, loser = j < 0 ? -1 : match->row_of[j];
     const bool alone = !(found->second < INFINITY);
     const double price = alone || j < 0 ? 0.0 : match->price[j] - (found->second - found->first);
     const bool falls = !alone && price < match->price[j];
     *waits = j < 0 || (loser >= 0 && !falls);
     if (*waits) return -1;
-    if (falls) match->price[j] = price;
+    if (falls && few) match->price[j] = price;
+    if (falls && !few) match_put(match->price, j, price);
     match->column_of[i] = j;
     match->row_of[j] = i;
     if (loser >= 0) match->column_of[loser] = -1;
@@ -235,7 +244,7 @@ static ALWAYS_INLINE int64_t match_bid_many(ota_match_form form, bool unread, ot
             match->odd = true;
             return 0;
         }
-        const int32_t loser = waits ? -1 : match_settle(match, i, &found, &waits);
+        const int32_t loser = waits ? -1 : match_settle(match, false, i, &found, &waits);
         if (loser >= 0) {
             waiting[--k] = loser;
             ahead.end = 0;
@@ -303,7 +312,7 @@ static ALWAYS_INLINE int64_t match_bid_few(ota_match *match, int64_t count, int6
         if (!waits) {
             const match_cheapest found =
                 match_two_few(match, match->own + i * match->padded, few, price);
-            const int32_t loser = match_settle(match, i, &found, &waits);
+            const int32_t loser = match_settle(match, true, i, &found, &waits);
             if (loser >= 0) waiting[--k] = loser;
         }
         if (waits) match->next[left++] = i;
@@ -371,12 +380,18 @@ static ALWAYS_INLINE int32_t match_collect(ota_match *match, double nearest, int
         for (; bits != 0; bits &= bits - 1) reached[now++] = (int32_t)from + __builtin_ctzll(bits);
     }
     *count = now;
-    for (int64_t k = old; k < now; k++) {
-        const int32_t j = reached[k];
-        match->kept[k] = match->price[j];
-        match->final[k] = nearest;
-        match->price[j] = -INFINITY;
-        match->distance[j] = INFINITY;
+    /* By whole vectors: one that holds a single number written just before waits until that has arrived in memory. */
+    for (int64_t k = old; k < now;) {
+        const int64_t group = reached[k] - reached[k] % LANES;
+        double *prices = match->price + group, *distances = match->distance + group;
+        for (; k < now && reached[k] < group + LANES; k++) {
+            match->kept[k] = match->price[reached[k]];
+            match->final[k] = nearest;
+        }
+        const vec known = vec_load(distances);
+        const vmask here = mask_equal(known, value);
+        vec_store(prices, vec_select(here, vec_set(-INFINITY), vec_load(prices)));
+        vec_store(distances, vec_select(here, vec_set(INFINITY), known));
     }
     return -1;
 }
