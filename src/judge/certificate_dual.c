@@ -6,7 +6,9 @@
 
 #include "certificate_head.h"
 
-enum { AVERAGING_SWEEPS = 48 };
+enum { AVERAGING_SWEEPS = 48, CLOSING = 16 };
+/* Where rows are cut to the keys that have weight: so far above the potential that is judged, of how far it may be. */
+static const double NEAR = 0x1p-20;
 
 static bool is_entropy(const ota_judge_head *k) {
     return k->method.order >= 1.0 && k->method.order <= 1.0;
@@ -48,10 +50,12 @@ static double weight(const ota_judge_head *k, double x) {
     return z > -1.0 ? inverse_power(k, z) : b < 0.0 ? INFINITY : 0.0;
 }
 
-/* Surely below the level of weight 0, where most keys of a sparse row lie: x there has no weight. */
+/* Surely below the level of weight 0, whatever is rounded, where most keys of a sparse row lie: x there has no weight. Where masses are
+ * small all weights lie near that level. */
 static double silent_level(const ota_judge_head *k) {
     const double b = k->method.order - 1.0;
-    return k->method.custom == NULL && b > 0.0 ? -1.5 * k->method.tau / b : -INFINITY;
+    return k->method.custom == NULL && b > 0.0 ? -(1.0 + 8.0 * DBL_EPSILON) * (k->method.tau / b)
+                                               : -INFINITY;
 }
 
 double ota_judge_cap(const ota_judge_head *k, int64_t j) {
@@ -170,10 +174,26 @@ double ota_judge_mass_of(const ota_judge_head *k, int64_t i) {
     return ota_judge_row_mass(k->r, k->batch, k->head, i);
 }
 
-static double custom_excess(const ota_judge_head *k, int64_t count, double f, double mu) {
+/* What a row gives beyond mu at f, and, at its highest f, the keys it keeps: weights rise with f, so that a key without weight there
+ * has none at the best one. */
+static double excess_at(const ota_judge_head *k, int64_t count, double f, double mu) {
+    const double silent = silent_level(k);
     ota_judge_sum sum = {-mu, 0.0};
-    for (int64_t c = 0; c < count; c++) ota_judge_add(&sum, weight(k, k->gather[c] + f));
+    for (int64_t c = 0; c < count; c++) {
+        if (!(k->gather[c] + f < silent)) ota_judge_add(&sum, weight(k, k->gather[c] + f));
+    }
     return ota_judge_total(sum);
+}
+
+static int64_t keep_weights(ota_judge_head *k, int64_t count, double high) {
+    const double silent = silent_level(k);
+    int64_t left = 0;
+    for (int64_t c = 0; c < count; c++) {
+        if (k->gather[c] + high < silent) continue;
+        k->gather[left] = k->gather[c];
+        left += weight(k, k->gather[c] + high) > 0.0;
+    }
+    return left;
 }
 
 /* Of rows with caps: what the row gives at f, which rises with f; hard keys give all of their cap above level 0. */
@@ -188,6 +208,23 @@ static double capped_sum(const ota_judge_head *k, double f) {
                                                   : 0.0);
     }
     return ota_judge_total(sum);
+}
+
+/* Draws the bracket of the least f at which the row gives mu in on the potential that is judged, which has no other part in it: by
+ * steps that grow from its rounding. */
+static void close_in(ota_judge_head *k, double mu, double *low, double *high) {
+    double f = k->given.f ? k->f[k->at.row] : *high;
+    double step = 64.0 * DBL_EPSILON * fmax(fabs(f), *high - *low);
+    bool below = false, above = false;
+    while (f > *low && f < *high && step > 0.0 && !(below && above)) {
+        if (ota_watch_ends(&k->watch, k->m)) return;
+        const bool lacks = capped_sum(k, f) < mu;
+        below = below || lacks;
+        above = above || !lacks;
+        *(lacks ? low : high) = f;
+        f += lacks ? step : -step;
+        step *= CLOSING;
+    }
 }
 
 /* The least f at which the row gives mu, by halving. Where its caps give just mu or, by rounding, less, any larger one
@@ -205,6 +242,7 @@ static double capped_potential(ota_judge_head *k, double mu) {
     }
     if (!(high > -INFINITY) || !(mu > 0.0)) return -INFINITY;
     low = fmin(low, high) - 1.0e-9 * (1.0 + fabs(low));
+    close_in(k, mu, &low, &high);
     while (low < high && !ota_watch_ends(&k->watch, k->m)) {
         const double f = 0.5 * low + 0.5 * high;
         if (!(f > low && f < high)) break;
@@ -217,7 +255,8 @@ static double capped_potential(ota_judge_head *k, double mu) {
 }
 
 /* The best f of the row at hand for the potentials g: a row update. Tsallis levels are found by
- * Newton's method inside a bracket, which is halved where a step has not halved the miss. */
+ * Newton's method inside a bracket, which is halved where a step has not halved the miss; it begins at the potential that
+ * is judged, which has no other part in it. */
 static double best_row_potential(ota_judge_head *k, double mu) {
     if (k->method.capped) return capped_potential(k, mu);
     int64_t count = 0;
@@ -226,7 +265,7 @@ static double best_row_potential(ota_judge_head *k, double mu) {
         const double a = j < k->m ? k->at.s[j] + k->g[j] : k->method.sink;
         if (!(a > -INFINITY)) continue;
         k->gather[count++] = a;
-        top = fmax(top, a);
+        top = a > top ? a : top;
     }
     if (count == 0 || !(mu > 0.0)) return -INFINITY;
     if (!(k->method.order > 0.0)) return -top;
@@ -244,22 +283,18 @@ static double best_row_potential(ota_judge_head *k, double mu) {
     /* Nothing is known of a caller's weights but that they rise. */
     for (double step = k->method.tau; k->method.custom != NULL && step < DBL_MAX / 4.0;
          step *= 2.0) {
-        const double below = custom_excess(k, count, low, mu),
-                     above = custom_excess(k, count, high, mu);
+        const double below = excess_at(k, count, low, mu), above = excess_at(k, count, high, mu);
         if (!(below > 0.0) && !(above < 0.0)) break;
         if (below > 0.0) low -= step;
         if (above < 0.0) high += step;
     }
-    /* Weights rise with f, so that a key without weight at the highest has none at the best one. */
-    int64_t left = 0;
-    const double silent = silent_level(k);
-    for (int64_t c = 0; c < count && k->method.custom == NULL; c++) {
-        if (k->gather[c] + high < silent) continue;
-        k->gather[left] = k->gather[c];
-        left += weight(k, k->gather[c] + high) > 0.0;
+    const double own = k->given.f ? k->f[k->at.row] : high;
+    double f = own > low && own < high ? own : high, missed = INFINITY;
+    if (k->method.custom == NULL) {
+        const double near = f + NEAR * (high - f);
+        if (near < high && excess_at(k, count, near, mu) >= 0.0) high = near;
+        count = keep_weights(k, count, high);
     }
-    if (k->method.custom == NULL) count = left;
-    double f = high, missed = INFINITY;
     for (int iteration = 0; iteration < 200 && high - low > DBL_EPSILON * fabs(high); iteration++) {
         if (ota_watch_ends(&k->watch, count)) break;
         double rise = 0.0;

@@ -88,7 +88,40 @@ static void certificates_alone(void **unused) {
     }
 }
 
+/* A row potential that is judged has a part in how soon the best one is found, none in which: the dual is that of the column
+ * potentials, whatever the row potentials say, and without any. */
+static void the_dual_knows_no_row_potential(void **unused) {
+    (void)unused;
+    for (size_t k = 0; k < sizeof cells / sizeof cells[0]; k++) {
+        const cell *c = &cells[k];
+        double s[ROWS * KEYS], given[ROWS];
+        dice_state = 77 + k;
+        fill(s, ROWS * KEYS, c->spread > 0.0 ? c->spread : 1.0);
+        stage *t = stage_make(0, s, ROWS, KEYS, c->method);
+        if (c->temperature > 0.0) t->problem.temperature = c->temperature;
+        if (c->sink) with_term(t, (ota_term){OTA_TERM_SINK, {0}, 0.4});
+        if (c->capped) t->problem.entry_cap = 0.3;
+        solve(t);
+        const double dual = t->certificate.dual;
+        memcpy(given, t->f, sizeof given);
+        for (int turn = 0; turn < 9; turn++) {
+            const double off[] = {0.0, 1e-13, -1e-9, 1e-6, -1e-3, 1.0, -50.0, 1e300, NAN};
+            for (int i = 0; i < ROWS; i++) t->f[i] = given[i] + off[turn];
+            certify(t);
+            if (!(fabs(t->certificate.dual - dual) <= 1e-13 * (1.0 + fabs(dual))))
+                fail_msg("%s: a dual of %.17g, not %.17g, where row potentials are %g off",
+                         c->method, t->certificate.dual, dual, off[turn]);
+        }
+        t->arrays.row_potential = (ota_array){0};
+        certify(t);
+        if (!(fabs(t->certificate.dual - dual) <= 1e-13 * (1.0 + fabs(dual))))
+            fail_msg("%s: a dual of %.17g, not %.17g, without row potentials", c->method,
+                     t->certificate.dual, dual);
+    }
+}
+
 TEST_FILE(test_certificate_alone) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(certificates_alone)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(certificates_alone),
+                                       cmocka_unit_test(the_dual_knows_no_row_potential)};
     return cmocka_run_group_tests_name("certificate_alone", tests, NULL, NULL);
 }
