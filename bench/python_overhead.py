@@ -2,7 +2,8 @@
 
 Then a matching of 30 x 30, in C and from Python, and calls on a matrix of 4 x 4 scores or costs:
 `coupling`, the activations and transport; and of late interaction, two tokens and two documents of three,
-of width 8 in f32; and experts of eight tokens.
+of width 8 in f32; and experts of eight tokens. Last a layer of transformers, also where the products of a
+model lie between its calls, whose code then has to be fetched again: the median of 150 such calls.
 
     python bench/python_overhead.py
 
@@ -16,6 +17,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import math
+import statistics
 import time
 from collections.abc import Callable
 from typing import Any
@@ -288,6 +290,38 @@ def rows_of_floors() -> list[tuple[str, float]]:
     ]
 
 
+def between_products(call: Callable[[], Any], count: int = 150) -> float:
+    """The median microseconds of a call behind products with matrices of a model's size, each time."""
+    x, matrices = torch.randn(64, 768), [torch.randn(3072, 768) for _ in range(4)]
+    spent = []
+    for _ in range(count):
+        for matrix in matrices:
+            torch.nn.functional.linear(x, matrix).relu_()
+        begin = time.thread_time()
+        call()
+        spent.append(time.thread_time() - begin)
+    return 1e6 * statistics.median(spent)
+
+
+def rows_of_layers() -> list[tuple[str, float, float]]:
+    """One new token of a model on its cache of 129: in a loop, and between the products of the model."""
+    try:
+        from transformers.integrations.sdpa_attention import sdpa_attention_forward
+    except ImportError:
+        return []
+    layer = torch.nn.Module()
+    layer.is_causal, layer.num_key_value_groups = True, 3  # type: ignore[assignment]
+    query = torch.randn(1, 1, 9, 64).transpose(1, 2)
+    operands = (query, *torch.randn(2, 1, 3, 129, 64), None)
+    calls = {"otattn.hf": otattn.hf.attention_forward, "sdpa's": sdpa_attention_forward}
+    rows = []
+    with torch.inference_mode():
+        for name, function in calls.items():
+            call = functools.partial(function, layer, *operands, dropout=0.0, scaling=0.125)
+            rows.append((name, microseconds(call, 100), between_products(call)))
+    return rows
+
+
 def main() -> None:
     torch.set_num_threads(1)
     otattn.set_num_threads(1)
@@ -337,6 +371,9 @@ def main() -> None:
     for name, bare, whole in (*rows_of_matrices(), *rows_of_maxsim(), *rows_of_routing()):
         parts = "" if bare is None else f" {bare:7.1f} {whole - bare:7.1f}"
         print(f"{name:<38} {whole:7.1f}{parts}")
+    print(f"\n{'a layer of transformers':<38} {'loop':>7} {'between products':>17}")
+    for name, loop, between in rows_of_layers():
+        print(f"{name:<38} {loop:7.1f} {between:17.1f}")
 
 
 if __name__ == "__main__":
