@@ -196,6 +196,31 @@ static void linear_and_log_agree(void **unused) {
     }
 }
 
+/* Where no round moves a column keys without mass keep their weights; one round closes them, and a row that has no other key
+ * is without a plan. Relaxed rows are no softmax, which nothing but the solver of rounds knows. */
+static void keys_without_mass_close_in_the_first_round(void **unused) {
+    (void)unused;
+    enum { N = 6, SHUT = 1 };
+    static const char *const methods[2][2] = {
+        {"ceta{rounds=0}", "ceta{rounds=1}"},
+        {"softmax/relaxed:0.7{rounds=0}", "softmax/relaxed:0.7{rounds=1}"}};
+    static const char *const solvers[] = {"auto", "sinkhorn", "log"};
+    for (int k = 0; k < 24; k++) {
+        const bool moves = k % 2 == 1, alone = k >= 12;
+        stage *x = set_stage(N, N);
+        fill_uniform(x, 12, 2.0);
+        for (int j = 0; j < N && alone; j++) x->s[j] = j == SHUT ? 0.0 : -INFINITY;
+        x->given_masses = true;
+        for (int j = 0; j < N; j++) x->mu[j] = 1.0, x->nu[j] = j == SHUT ? 0.0 : N / (N - 1.0);
+        if (k / 6 % 2 == 1) x->problem.rows = OTA_ROWS_RELAXED, x->problem.row_strength = 0.5;
+        assert_int_equal(solve_by(x, methods[k / 6 % 2][k % 2], solvers[k / 2 % 3], 1.0, 0.0),
+                         moves && alone ? OTA_INFEASIBLE : OTA_FIXED_ITERS);
+        for (int64_t i = 0; i < N && !(moves && alone); i++)
+            spec_check_true("CETA-06", (x->p[i * N + SHUT] > 0.0) == !moves);
+        free(x);
+    }
+}
+
 /* Steep scores on a kernel that must be absorbed and formed again and again. */
 static void absorption(void **unused) {
     (void)unused;
@@ -677,6 +702,7 @@ TEST_FILE(test_coupled) {
         cmocka_unit_test(two_starts_agree),
         cmocka_unit_test(solvers_agree),
         cmocka_unit_test(linear_and_log_agree),
+        cmocka_unit_test(keys_without_mass_close_in_the_first_round),
         cmocka_unit_test(absorption),
         cmocka_unit_test(centring_changes_nothing),
         cmocka_unit_test(limits),
