@@ -230,8 +230,9 @@ def attention_forward(
     method, chosen = own.get("_otattn", (method, {} if options is None else options))
     if (
         counted
+        and isinstance(chosen, dict)
         and not chosen
-        and not ota_options
+        and (ota_options is None or (isinstance(ota_options, dict) and not ota_options))
         and (softcap is None and s_aux is None and position_bias is None and indices is None)
         and (sliding_window is None or attention_mask is not None)
         and _LOOKED_AT.isdisjoint(others)
