@@ -6,9 +6,11 @@
 
 #include "certificate_head.h"
 
-enum { AVERAGING_SWEEPS = 48, CLOSING = 16 };
+enum { AVERAGING_SWEEPS = 48 };
 /* Where rows are cut to the keys that have weight: so far above the potential that is judged, of how far it may be. */
 static const double NEAR = 0x1p-20;
+/* How fast the steps grow by which a bracket is drawn in on that potential. */
+static const double CLOSING = 16.0;
 
 static bool is_entropy(const ota_judge_head *k) {
     return k->method.order >= 1.0 && k->method.order <= 1.0;

@@ -212,7 +212,7 @@ static void small_weights_add_up(void **state) {
                            .scores = ota_array_of(s, OTA_F64, 1, 1, 1, KEYS),
                            .temperature = 1.0,
                            .columns = OTA_COLUMNS_ONLINE,
-                           .cap = 2.0 * KEYS};
+                           .cap = 2.0 * (double)KEYS};
     const ota_arrays arrays = {.size = sizeof arrays,
                                .coupling = ota_array_of(p, OTA_F64, 1, 1, 1, KEYS)};
     for (int level = 0;; level++) {
