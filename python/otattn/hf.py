@@ -228,6 +228,7 @@ def attention_forward(
     """
     counted, own = _hf_watch.called(), module.__dict__
     method, chosen = own.get("_otattn", (method, {} if options is None else options))
+    causal = getattr(module, "is_causal", True) if is_causal is None else is_causal
     if (
         counted
         and isinstance(chosen, dict)
@@ -239,7 +240,6 @@ def attention_forward(
         and "_otattn_tap" not in own
         and not (_weights_are_collected() if output_attentions is None else output_attentions)
     ):
-        causal = getattr(module, "is_causal", True) if is_causal is None else is_causal
         found = _plainly((query, key, value, attention_mask), method, dropout, scaling, causal)
         if found is not NotImplemented:
             return found, None
@@ -253,7 +253,6 @@ def attention_forward(
             raise TypeError(f"{name} has {kind}, wanted a tensor (batch, heads, length, width)")
     queries, keys = query.shape[2], key.shape[2]
     rule = _columns(method)
-    causal = getattr(module, "is_causal", True) if is_causal is None else is_causal
     _refuse(others, attention_mask)
     if sliding_window is not None and attention_mask is None and keys > max(1, int(sliding_window)):
         raise NotImplementedError(

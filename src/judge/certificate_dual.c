@@ -176,8 +176,7 @@ double ota_judge_mass_of(const ota_judge_head *k, int64_t i) {
     return ota_judge_row_mass(k->r, k->batch, k->head, i);
 }
 
-/* What a row gives beyond mu at f, and, at its highest f, the keys it keeps: weights rise with f, so that a key without weight there
- * has none at the best one. */
+/* What a row gives beyond mu at f. */
 static double excess_at(const ota_judge_head *k, int64_t count, double f, double mu) {
     const double silent = silent_level(k);
     ota_judge_sum sum = {-mu, 0.0};
@@ -187,6 +186,8 @@ static double excess_at(const ota_judge_head *k, int64_t count, double f, double
     return ota_judge_total(sum);
 }
 
+/* Leaves the keys with weight at the highest f, and returns how many: weights rise with f, so that the others have none at the best
+ * one. */
 static int64_t keep_weights(ota_judge_head *k, int64_t count, double high) {
     const double silent = silent_level(k);
     int64_t left = 0;

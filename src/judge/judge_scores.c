@@ -151,8 +151,10 @@ void ota_judge_read_line(const ota_array *a, int64_t batch, int64_t head, bool t
         batch * step_of(a, 0) + head * step_of(a, 1) + line * step_of(a, transposed ? 3 : 2);
     if (count > 0 && a->type == OTA_F64) {
         const double *x = (const double *)a->data + at;
-        if (step == 1) memcpy(to, x, (size_t)count * sizeof *to);
-        for (int64_t k = 0; step != 1 && k < count; k++) to[k] = x[k * step];
+        if (step == 1)
+            memcpy(to, x, (size_t)count * sizeof *to);
+        else
+            for (int64_t k = 0; k < count; k++) to[k] = x[k * step];
     } else if (count > 0 && a->type == OTA_F32) {
         const float *x = (const float *)a->data + at;
         for (int64_t k = 0; k < count; k++) to[k] = (double)x[k * step];
